@@ -1,0 +1,73 @@
+"""All that the asset graph is built from, compiled into one file that is named by its content.
+
+A run rebuilds the definitions in a process of its own. It reads the manifest that the tick was planned with, so a
+contract that changes in between changes the next tick and not this one.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from leanops.contracts.model import Contract
+from leanops.errors import StateCorrupt, disk_faults_named
+
+
+class Topic(BaseModel):
+    """A topic that is known, and the contract that is active for it. Without one its data buffers in RAW."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    contract: Contract | None = None
+    contract_problem: str | None = None
+    """Why the file under `active/` cannot be used, where that is so."""
+
+
+class Manifest(BaseModel):
+    """The topics, by name."""
+
+    model_config = ConfigDict(frozen=True)
+
+    topics: tuple[Topic, ...]
+
+    @cached_property
+    def content(self) -> str:
+        return self.model_dump_json(exclude_defaults=True)
+
+    @cached_property
+    def version(self) -> str:
+        return hashlib.sha256(self.content.encode()).hexdigest()[:16]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Topic]:
+        return {topic.name: topic for topic in self.topics}
+
+    def save(self, folder: Path) -> None:
+        """Write the manifest under its version. Whoever reads that version finds all of it or nothing."""
+        path = _path(folder, self.version)
+        if path.exists():
+            return
+        with disk_faults_named(folder):
+            draft = path.with_suffix(f".{os.getpid()}.draft")
+            draft.write_text(self.content)
+            draft.replace(path)
+
+    @classmethod
+    def load(cls, folder: Path, version: str) -> "Manifest":
+        """The manifest that was saved as `version`."""
+        path = _path(folder, version)
+        try:
+            return cls.model_validate_json(path.read_text())
+        except (FileNotFoundError, ValidationError) as error:
+            raise StateCorrupt(
+                f"The manifest {path} that this run was planned with is gone or damaged.",
+                "Reload the code location and start the run again.",
+            ) from error
+
+
+def _path(folder: Path, version: str) -> Path:
+    return folder / f"{version}.json"

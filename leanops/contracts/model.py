@@ -1,0 +1,107 @@
+"""The contract of a topic as a model: strict, and nothing in it that is not checked."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints, field_validator
+from pydantic_core.core_schema import ValidationInfo
+
+from leanops.contracts.column_types import ColumnType
+from leanops.names import SAFE_NAME, SYSTEM_COLUMNS
+
+MAX_COLUMNS = 2000
+"""More columns than this in one contract is a mistake, not a table."""
+
+ENVELOPE_TARGETS = ("idempotency_key",)
+"""System columns that an envelope column may fill; the others come with the message itself."""
+
+_SOURCE = re.compile(r"[^.\s]+(\.[^.\s]+)*")
+_OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+", re.ASCII)
+
+
+def _column_type(text: Any) -> ColumnType:
+    if isinstance(text, ColumnType):
+        return text
+    if not isinstance(text, str):
+        raise ValueError('a type is a string, such as "BIGINT"')
+    return ColumnType.parse(text)
+
+
+def _safe_name(text: str) -> str:
+    if not SAFE_NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is no column name: use lower-case letters, digits and _, beginning with a letter")
+    return text
+
+
+def _owner(text: str) -> str:
+    if not _OWNER.fullmatch(text):
+        raise ValueError(f"{text!r} is no owner: write team:NAME or an e-mail address")
+    return text
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class EnvelopeColumn(_Strict):
+    """A column that is filled from a field of the payload's envelope, `source` being its dotted path."""
+
+    name: Annotated[str, BeforeValidator(_safe_name)]
+    source: str
+
+    @field_validator("name")
+    @classmethod
+    def _fillable(cls, name: str) -> str:
+        if name in SYSTEM_COLUMNS and name not in ENVELOPE_TARGETS:
+            raise ValueError(f"{name} comes with the message itself and cannot be filled from the payload")
+        return name
+
+    @field_validator("source")
+    @classmethod
+    def _dotted_path(cls, source: str) -> str:
+        if not _SOURCE.fullmatch(source):
+            raise ValueError(f"{source!r} is no dotted path, such as _metadata.idempotencyKeyResource")
+        return source
+
+
+class PayloadColumn(_Strict):
+    """A typed column of Curated, by the name that the payload's field has in Standardized."""
+
+    name: Annotated[str, BeforeValidator(_safe_name)]
+    type: Annotated[ColumnType, BeforeValidator(_column_type), PlainSerializer(str)]
+    format: str | None = None
+    cde: bool = False
+    default: str | None = None
+    description: str | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _not_a_system_column(cls, name: str) -> str:
+        if name in SYSTEM_COLUMNS:
+            raise ValueError(f"{name} is a column that the platform fills: choose another name")
+        return name
+
+    @field_validator("default")
+    @classmethod
+    def _fits(cls, default: str | None, info: ValidationInfo) -> str | None:
+        if default is None:
+            return None
+        if info.data.get("cde"):
+            raise ValueError("a Critical Data Element has no default: it would hide the violation")
+        kind, layout = info.data.get("type"), info.data.get("format")
+        if kind is not None and layout is None and not kind.accepts(default):
+            raise ValueError(f"{default!r} is no {kind}")
+        return default
+
+
+class Contract(_Strict):
+    """What a topic's producer promises. `table_name` is the topic's name."""
+
+    table_name: Annotated[str, BeforeValidator(_safe_name)]
+    version: Annotated[int, Field(ge=1)] = 1
+    description: str | None = None
+    owners: tuple[Annotated[str, StringConstraints(min_length=1), BeforeValidator(_owner)], ...] = Field(
+        default=(), strict=False
+    )
+    envelope_columns: tuple[EnvelopeColumn, ...] = Field(strict=False)
+    payload_columns: tuple[PayloadColumn, ...] = Field(strict=False, min_length=1, max_length=MAX_COLUMNS)

@@ -1,0 +1,119 @@
+"""Everything that can go wrong for a known reason: what is wrong, where, and what to do about it."""
+
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class LeanOpsError(Exception):
+    """A fault that people can act on. `problem` says what is wrong and where, `hint` what to do."""
+
+    def __init__(self, problem: str, hint: str) -> None:
+        super().__init__(f"{problem} {hint}")
+        self.problem = problem
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong in something people wrote: where it is, what is wrong, and the fix where it is known."""
+
+    path: str
+    message: str
+    fix: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" + (f" {self.fix}" if self.fix else "")
+
+
+class ProblemsError(LeanOpsError):
+    """Several things are wrong in one place, and all of them are listed at once."""
+
+    def __init__(self, where: str, problems: Sequence[Problem], hint: str) -> None:
+        count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__("\n".join([f"{where} has {count}:", *(f"  {each}" for each in problems)]) + "\n", hint)
+        self.problems = tuple(problems)
+
+
+class SettingsInvalid(ProblemsError):
+    """A `LEANOPS_*` variable has a value that cannot be used, or a name that does not exist."""
+
+
+class ContractInvalid(ProblemsError):
+    """A contract file breaks the rules of contracts."""
+
+
+class EnvelopesInvalid(ProblemsError):
+    """A landing file has lines that are no envelopes."""
+
+
+class TopicNameInvalid(LeanOpsError):
+    """A topic's name is part of table names and paths; this one would not be safe there."""
+
+
+class TopicUnknown(LeanOpsError):
+    """A topic was named that nothing is known of."""
+
+
+class LandingFileUnreadable(LeanOpsError):
+    """The file to land is not there, or cannot be read as UTF-8 lines."""
+
+
+class LandingConflict(LeanOpsError):
+    """Other writers kept committing to the RAW table first."""
+
+
+class HomeNotWritable(LeanOpsError):
+    """`LEANOPS_HOME` cannot be created or written."""
+
+
+class DiskFull(LeanOpsError):
+    """There is no room left for what was to be written; nothing of it counts."""
+
+
+class StateCorrupt(LeanOpsError):
+    """A local database is not one any more."""
+
+
+class StateBusy(LeanOpsError):
+    """A local database stayed locked by another process for longer than anybody should wait."""
+
+
+class JavaMissing(LeanOpsError):
+    """Spark needs Java, and there is none, or too old a one."""
+
+
+class SparkUnavailable(LeanOpsError):
+    """The Spark server did not start, or went away."""
+
+
+class QueryInvalid(LeanOpsError):
+    """Spark refused a statement that somebody typed."""
+
+
+class PortInUse(LeanOpsError):
+    """Somebody else listens on the port that was asked for."""
+
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@contextmanager
+def disk_faults_named(where: Path) -> Iterator[None]:
+    """Turn the operating system's «no room» and «not allowed» under `where` into their named errors."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise DiskFull(
+                f"There is no room left under {where}: {error.strerror}.",
+                "Nothing was committed. Free some space and run the same command again.",
+            ) from error
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}:
+            raise HomeNotWritable(
+                f"{error.filename or where} cannot be written: {error.strerror}.",
+                "Give yourself write access to it, or point LEANOPS_HOME at a folder that you own.",
+            ) from error
+        raise

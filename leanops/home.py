@@ -1,0 +1,51 @@
+"""Where each kind of local state lives under `LEANOPS_HOME`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from leanops.errors import disk_faults_named
+
+
+@dataclass(frozen=True)
+class Home:
+    """The one folder that holds all local state. Removing it is a full reset."""
+
+    path: Path
+
+    @property
+    def warehouse(self) -> Path:
+        return self.path / "warehouse"
+
+    @property
+    def catalog(self) -> Path:
+        return self.path / "catalog.db"
+
+    @property
+    def state(self) -> Path:
+        return self.path / "state.db"
+
+    @property
+    def dagster(self) -> Path:
+        return self.path / "dagster"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def spark(self) -> Path:
+        return self.path / "spark"
+
+    @property
+    def manifests(self) -> Path:
+        return self.path / "manifests"
+
+    def prepare(self) -> "Home":
+        """Create what is missing. The folders are for their owner alone: payloads are other people's data."""
+        with disk_faults_named(self.path):
+            for folder in (self.path, self.warehouse, self.dagster, self.logs, self.spark, self.manifests):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            probe = self.path / ".writable"
+            probe.touch()
+            probe.unlink(missing_ok=True)
+        return self

@@ -1,0 +1,81 @@
+"""The one place that names things: topics, tables and assets.
+
+A table's name follows from its layer and topic, and so does its asset's key, which reads like a path: `curated/orders`.
+"""
+
+import re
+from enum import StrEnum
+
+from leanops.errors import TopicNameInvalid
+
+CATALOG = "leanops"
+RAW_DB = "iceberg_raw_db"
+STANDARDIZED_DB = "iceberg_standardized_db"
+CURATED_DB = "iceberg_curated_db"
+OPS_DB = "ops_db"
+NAMESPACES = (RAW_DB, STANDARDIZED_DB, CURATED_DB, OPS_DB)
+
+SYSTEM_COLUMNS = ("message_id", "idempotency_key", "topic_name", "publish_time", "ingestion_ts", "landing_seq")
+"""Columns that the platform fills. A payload field of such a name does not take its place."""
+
+SAFE_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+_TAKEN_TOPICS = {"parse_errors", "errors", "dlq_errors"}
+_RAW_SUFFIX = "_staging"
+
+
+class Layer(StrEnum):
+    """The layers of a topic, and the tables of what did not make it into them."""
+
+    RAW = "raw"
+    STANDARDIZED = "standardized"
+    PARSE_ERRORS = "parse_errors"
+    CURATED = "curated"
+    ERRORS = "errors"
+
+
+def topic_name(text: str) -> str:
+    """A topic's name is part of table names and paths: lower case, digits and `_`, beginning with a letter."""
+    if not SAFE_NAME.fullmatch(text):
+        raise TopicNameInvalid(
+            f"{text!r} cannot be a topic's name.",
+            "Use at most 64 lower-case letters, digits and underscores, beginning with a letter.",
+        )
+    if text in _TAKEN_TOPICS:
+        raise TopicNameInvalid(f"{text!r} is the name of a table of the platform itself.", "Give the topic another.")
+    return text
+
+
+def table(layer: Layer, topic: str) -> tuple[str, str]:
+    """Namespace and name of the Iceberg table that holds a topic's rows of a layer."""
+    match layer:
+        case Layer.RAW:
+            return RAW_DB, topic + _RAW_SUFFIX
+        case Layer.STANDARDIZED:
+            return STANDARDIZED_DB, topic
+        case Layer.PARSE_ERRORS:
+            return STANDARDIZED_DB, "parse_errors"
+        case Layer.CURATED:
+            return CURATED_DB, topic
+        case Layer.ERRORS:
+            return CURATED_DB, "errors"
+
+
+def topic_of_raw_table(name: str) -> str | None:
+    """The topic whose RAW table this is, or None for the other tables beside it."""
+    return name.removesuffix(_RAW_SUFFIX) if name.endswith(_RAW_SUFFIX) else None
+
+
+def asset_path(layer: Layer, topic: str) -> list[str]:
+    """The asset key of a topic's layer."""
+    return [layer.value, topic]
+
+
+def asset_group(layer: Layer) -> str:
+    """The group an asset is shown in: the errors of a layer stand beside it."""
+    match layer:
+        case Layer.PARSE_ERRORS:
+            return Layer.STANDARDIZED.value
+        case Layer.ERRORS:
+            return Layer.CURATED.value
+        case _:
+            return layer.value

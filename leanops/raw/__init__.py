@@ -1,0 +1,1 @@
+"""RAW: what landed, as it landed. Append-only, by publish day."""

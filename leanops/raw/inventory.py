@@ -1,0 +1,61 @@
+"""What RAW holds of a day, from table metadata alone: no data file is opened and no Spark is woken."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import And, BooleanExpression, GreaterThanOrEqual, LessThan
+from pyiceberg.table import Table
+
+from leanops.raw.table import ensure_raw_table
+
+
+@dataclass(frozen=True)
+class RawDay:
+    """A publish day of a topic's RAW table."""
+
+    rows: int
+    data_files: int
+    bytes: int
+    snapshot_id: int | None
+
+
+def raw_day(catalog: Catalog, topic: str, day: date) -> RawDay:
+    """What the topic's RAW table holds of `day`. RAW is append-only, so its files' own counts are exact."""
+    table = ensure_raw_table(catalog, topic)
+    files = [task.file for task in table.scan(row_filter=published_on(day)).plan_files()]
+    snapshot = table.current_snapshot()
+    return RawDay(
+        rows=sum(file.record_count for file in files),
+        data_files=len(files),
+        bytes=sum(file.file_size_in_bytes for file in files),
+        snapshot_id=snapshot.snapshot_id if snapshot else None,
+    )
+
+
+@dataclass(frozen=True)
+class RawTotals:
+    """A whole RAW table."""
+
+    rows: int
+    last_landed: datetime | None
+
+
+def raw_totals(table: Table) -> RawTotals:
+    """All that a RAW table holds, and when it last grew."""
+    snapshot = table.current_snapshot()
+    if snapshot is None or snapshot.summary is None:
+        return RawTotals(rows=0, last_landed=None)
+    return RawTotals(
+        rows=int(snapshot.summary["total-records"] or 0),
+        last_landed=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
+    )
+
+
+def published_on(day: date) -> BooleanExpression:
+    """The rows of a publish day, as a filter that meets the table's partitions edge to edge."""
+    start = datetime.combine(day, time(), UTC)
+    return And(
+        GreaterThanOrEqual(term="publish_time", value=start.isoformat()),
+        LessThan(term="publish_time", value=(start + timedelta(days=1)).isoformat()),
+    )

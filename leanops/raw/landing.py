@@ -1,0 +1,171 @@
+"""From a file of envelopes to RAW, in one append: all of it lands, or nothing does."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
+from pyiceberg.table import Table
+
+from leanops.errors import EnvelopesInvalid, LandingConflict, LandingFileUnreadable, Problem, disk_faults_named
+from leanops.progress import Advance, unseen
+from leanops.raw.envelope import Envelope, EnvelopeMalformed, parse_envelope
+from leanops.raw.table import RAW_SCHEMA, ensure_raw_table
+
+CHUNK_BYTES = 64 * 1024 * 1024
+"""How much of a file is held in memory at once."""
+
+PROBLEMS_SHOWN = 1000
+_ARROW_SCHEMA = schema_to_pyarrow(RAW_SCHEMA, include_field_ids=False)
+
+Reserve = Callable[[str, int], int]
+"""Hands out the first of so many consecutive numbers of a sequence, as the state store does."""
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What an append brought to RAW."""
+
+    topic: str
+    rows: int
+    rows_by_day: Mapping[date, int]
+    snapshot_id: int | None
+    skipped: Sequence[Problem] = ()
+
+
+@dataclass
+class _Checked:
+    """What a first reading of a file found, before anything is written."""
+
+    good: int = 0
+    bad: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+def land_file(
+    catalog: Catalog,
+    reserve: Reserve,
+    topic: str,
+    file: Path,
+    first_day: date,
+    skip_bad: bool = False,
+    advance: Advance = unseen,
+) -> Landed:
+    """Append the envelopes of `file` to the topic's RAW table in one commit.
+
+    Every bad line is reported with its number. Then nothing lands, or only the good lines if that was asked for.
+    """
+    now = datetime.now(UTC)
+    checked = _check(file, first_day, now, advance)
+    if checked.bad and not skip_bad:
+        raise EnvelopesInvalid(
+            f"{file} did not land: it", checked.problems, "Mend these lines, or land the others with --skip-bad."
+        )
+    if not checked.good:
+        return Landed(topic, 0, {}, None, checked.problems)
+
+    table = ensure_raw_table(catalog, topic)
+    days: Counter[date] = Counter()
+    chunks = (
+        _rows(envelopes, topic, reserve(f"landing/{topic}", len(envelopes)), int(now.timestamp()), days)
+        for envelopes in _chunks(_good_envelopes(file, first_day, now))
+    )
+    with disk_faults_named(Path(table.location().removeprefix("file://"))):
+        snapshot_id = _append(table, chunks, {"leanops.landed-from": file.name})
+    return Landed(topic, sum(days.values()), dict(sorted(days.items())), snapshot_id, checked.problems)
+
+
+def _append(table: Table, chunks: Iterator[pa.Table], properties: dict[str, str]) -> int:
+    """One snapshot of all `chunks`, of which one at a time is in memory. Returns its id."""
+    written: list[str] = []
+    try:
+        with (
+            table.transaction() as transaction,
+            transaction.update_snapshot(snapshot_properties=properties).fast_append() as append,
+        ):
+            for chunk in chunks:
+                for data_file in _dataframe_to_data_files(table.metadata, chunk, table.io):
+                    written.append(data_file.file_path)
+                    append.append_data_file(data_file)
+    except CommitFailedException as error:
+        raise LandingConflict(
+            f"{'.'.join(table.name())} was committed to by others time and again.",
+            "Nothing landed. Run the same command again.",
+        ) from error
+    except OSError:
+        for path in written:
+            table.io.delete(path)
+        raise
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return snapshot.snapshot_id
+
+
+def _check(file: Path, first_day: date, now: datetime, advance: Advance) -> _Checked:
+    checked = _Checked()
+    for number, line in _lines(file):
+        advance(len(line))
+        try:
+            parse_envelope(line, first_day, now)
+            checked.good += 1
+        except EnvelopeMalformed as error:
+            checked.bad += 1
+            if checked.bad <= PROBLEMS_SHOWN:
+                checked.problems.append(Problem(f"line {number}", str(error)))
+    if checked.bad > PROBLEMS_SHOWN:
+        checked.problems.append(Problem("…", f"and {checked.bad - PROBLEMS_SHOWN:,} more lines."))
+    return checked
+
+
+def _good_envelopes(file: Path, first_day: date, now: datetime) -> Iterator[Envelope]:
+    for _, line in _lines(file):
+        try:
+            yield parse_envelope(line, first_day, now)
+        except EnvelopeMalformed:
+            continue
+
+
+def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that have anything on them, numbered as an editor numbers them."""
+    try:
+        with file.open("rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                if line := line.strip():
+                    yield number, line
+    except OSError as error:
+        raise LandingFileUnreadable(
+            f"{file} cannot be read: {error.strerror}.", "Name a file of envelopes, one JSON object per line."
+        ) from error
+
+
+def _chunks(envelopes: Iterator[Envelope]) -> Iterator[list[Envelope]]:
+    chunk: list[Envelope] = []
+    size = 0
+    for envelope in envelopes:
+        chunk.append(envelope)
+        size += len(envelope.payload)
+        if size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _rows(envelopes: list[Envelope], topic: str, first_seq: int, now: int, days: Counter[date]) -> pa.Table:
+    """The rows of RAW that `envelopes` become; `days` counts them."""
+    days.update(envelope.publish_time.date() for envelope in envelopes)
+    columns = {
+        "message_id": [envelope.message_id for envelope in envelopes],
+        "topic_name": [topic] * len(envelopes),
+        "json_payload": [envelope.payload for envelope in envelopes],
+        "ingestion_ts": [now if each.ingestion_ts is None else each.ingestion_ts for each in envelopes],
+        "publish_time": [envelope.publish_time for envelope in envelopes],
+        "idempotency_key": [envelope.idempotency_key for envelope in envelopes],
+        "landing_seq": range(first_seq, first_seq + len(envelopes)),
+    }
+    return pa.table(columns, schema=_ARROW_SCHEMA)

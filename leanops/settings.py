@@ -1,0 +1,89 @@
+"""All settings, from the environment: one typed object. `docs/settings.md` is the same list for people."""
+
+import os
+from datetime import date
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, PositiveInt, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from leanops.errors import Problem, SettingsInvalid
+
+PREFIX = "LEANOPS_"
+
+
+class Settings(BaseSettings):
+    """What may differ from one deployment to the next."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True)
+
+    home: Path = Field(
+        default=Path(".leanops"),
+        description="Folder of all local state: warehouse, catalog, state store, Dagster home, logs, Spark server.",
+    )
+    schemas: Path = Field(default=Path("schemas"), description="Folder of the contracts, one subfolder per topic.")
+    first_day: date = Field(
+        default=date(2025, 1, 1),
+        description="The platform's first day (UTC): the first partition; older publish times are malformed.",
+    )
+    port: int = Field(default=3000, ge=1, le=65535, description="Port of the Dagster UI (`make dev`), loopback only.")
+    code_server_port: int = Field(
+        default=0, ge=0, le=65535, description="Port of the Dagster code server, loopback only; 0 takes any free one."
+    )
+    spark_master: str = Field(
+        default="local[*]",
+        description="Master of the Spark Connect server that is started for this home, such as `spark://host:7077`.",
+    )
+    spark_driver_memory: str = Field(
+        default="2g", pattern=r"^[1-9]\d*[mg]$", description="Heap of that server's driver, such as `1500m` or `4g`."
+    )
+    spark_start_seconds: PositiveInt = Field(
+        default=180, description="How long to wait for that server, the first download of its jars included."
+    )
+    spark_remote: str | None = Field(
+        default=None,
+        validation_alias="SPARK_REMOTE",
+        pattern=r"^sc://.+",
+        description="Spark Connect URL of an existing cluster (`sc://host:port/;token=…`). No server is started then.",
+    )
+
+    @field_validator("home", "schemas")
+    @classmethod
+    def _absolute(cls, path: Path) -> Path:
+        """Processes with other working directories must mean the same folder."""
+        return path.expanduser().absolute()
+
+    @classmethod
+    def variable(cls, field: str) -> str:
+        """The environment variable that sets `field`."""
+        alias = cls.model_fields[field].validation_alias
+        return alias if isinstance(alias, str) else PREFIX + field.upper()
+
+    @classmethod
+    def load(cls) -> Self:
+        """The settings of this process, or `SettingsInvalid` with every problem at once."""
+        variables = {cls.variable(field): field for field in cls.model_fields}
+        problems = [
+            Problem(name, "there is no such setting.", _nearest(name, variables))
+            for name in sorted(os.environ)
+            if name.startswith(PREFIX) and name not in variables
+        ]
+        try:
+            settings = cls()
+        except ValidationError as error:
+            for each in error.errors():
+                name = str(each["loc"][0])
+                variable = name if name in variables else cls.variable(name)
+                problems.append(Problem(variable, f"{each['msg']}, found {each['input']!r}."))
+        if problems:
+            raise SettingsInvalid(
+                "The environment", problems, "docs/settings.md lists every setting and what it takes."
+            )
+        return settings
+
+
+def _nearest(name: str, known: dict[str, str]) -> str | None:
+    match = get_close_matches(name, known, n=1)
+    return f"Did you mean {match[0]}?" if match else None

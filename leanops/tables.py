@@ -1,0 +1,35 @@
+"""How the platform's Iceberg tables are made: one set of properties, one way to create."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+PROPERTIES: Mapping[str, str] = {
+    "format-version": "2",
+    "write.target-file-size-bytes": "268435456",
+    "commit.manifest.target-size-bytes": "8388608",
+    "write.parquet.compression-codec": "zstd",
+}
+
+
+def ensure_table(
+    catalog: Catalog,
+    identifier: tuple[str, str],
+    schema: Schema,
+    spec: PartitionSpec,
+    properties: Mapping[str, str] = PROPERTIES,
+) -> Table:
+    """The table, created first if it is not there. Whoever is second to create it gets the first one's."""
+    if catalog.table_exists(identifier):
+        return catalog.load_table(identifier)
+    with suppress(NamespaceAlreadyExistsError):
+        catalog.create_namespace(identifier[0])
+    try:
+        return catalog.create_table(identifier, schema, partition_spec=spec, properties=dict(properties))
+    except TableAlreadyExistsError:
+        return catalog.load_table(identifier)

@@ -1,0 +1,1 @@
+"""The asset graph: how contracts become assets, and what runs when."""

@@ -1,0 +1,20 @@
+"""How the graph is put together, and nothing else."""
+
+import dagster as dg
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """Everything of this deployment: assets from contracts, the outside from settings."""
+    from leanops.settings import Settings
+    from leanops_assets.factory import topic_assets
+    from leanops_assets.manifests import PIN, planned_manifest
+    from leanops_resources.dagster_resources import embedded_resources
+
+    settings = Settings.load()
+    manifest = planned_manifest(settings)
+    return dg.Definitions(
+        assets=[*topic_assets(manifest, settings)],
+        resources=embedded_resources(settings),
+        executor=dg.in_process_executor,
+    ).with_reconstruction_metadata({PIN: manifest.version})

@@ -1,0 +1,1 @@
+"""The RAW layer in the asset graph."""

@@ -1,0 +1,65 @@
+"""How an asset of the platform presents itself in the UI: key, group, kinds, owners, tags, table, code."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import dagster as dg
+
+from leanops.contracts.manifest import Topic
+from leanops.names import CATALOG, Layer, asset_group, asset_path, table
+
+_KINDS = {
+    Layer.RAW: {"iceberg", "parquet"},
+    Layer.STANDARDIZED: {"iceberg", "spark"},
+    Layer.PARSE_ERRORS: {"iceberg", "spark"},
+    Layer.CURATED: {"iceberg", "spark"},
+    Layer.ERRORS: {"iceberg", "spark"},
+}
+_DESCRIPTIONS = {
+    Layer.RAW: "Messages as they landed: append-only, the audit trail of everything after it.",
+    Layer.STANDARDIZED: "One row per business record: every payload field as STRING, the latest version wins.",
+    Layer.PARSE_ERRORS: "RAW rows whose payload is not a JSON object, with the reason.",
+    Layer.CURATED: "Typed rows that keep the contract.",
+    Layer.ERRORS: "Rows that broke the contract, with every broken rule.",
+}
+
+
+def asset_key(layer: Layer, topic: str) -> dg.AssetKey:
+    """The key of a topic's layer: `curated/orders`."""
+    return dg.AssetKey(asset_path(layer, topic))
+
+
+def asset_spec(layer: Layer, topic: Topic, deps: Sequence[Layer], code: Path, contract_file: Path) -> dg.AssetSpec:
+    """The asset of a topic's layer. `code` is the module that fills it."""
+    contract = topic.contract
+    references = [dg.LocalFileCodeReference(file_path=str(code), label=f"{layer} layer")]
+    if contract:
+        references.insert(0, dg.LocalFileCodeReference(file_path=str(contract_file), label="contract"))
+    metadata: dict[str, object] = {
+        "dagster/table_name": ".".join((CATALOG, *table(layer, topic.name))),
+        "dagster/code_references": dg.CodeReferencesMetadataValue(code_references=references),
+    }
+    if topic.contract_problem:
+        metadata["contract_problem"] = topic.contract_problem
+    return dg.AssetSpec(
+        key=asset_key(layer, topic.name),
+        deps=[asset_key(dep, topic.name) for dep in deps],
+        description=_description(layer, topic),
+        metadata=metadata,
+        group_name=asset_group(layer),
+        owners=list(contract.owners) if contract else None,
+        tags={"layer": layer.value, "topic": topic.name, "contract": _contract_tag(topic)},
+        kinds=_KINDS[layer],
+    )
+
+
+def _description(layer: Layer, topic: Topic) -> str:
+    if topic.contract is None:
+        return f"{_DESCRIPTIONS[layer]}\n\nNo active contract: what lands is kept here until there is one."
+    return f"{_DESCRIPTIONS[layer]}\n\n{topic.contract.description or ''}".strip()
+
+
+def _contract_tag(topic: Topic) -> str:
+    if topic.contract_problem:
+        return "broken"
+    return f"v{topic.contract.version}" if topic.contract else "none"

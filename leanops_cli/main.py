@@ -1,0 +1,58 @@
+"""The `leanops` command: its subcommands, and how a fault is told to a person."""
+
+import sys
+import traceback
+
+import typer
+
+from leanops.errors import NO_ROOM, DiskFull, LeanOpsError
+from leanops.home import Home
+from leanops.settings import Settings
+from leanops_cli.demo import demo
+from leanops_cli.dev import dev
+from leanops_cli.land import land
+from leanops_cli.spark import spark
+from leanops_cli.sql import sql
+from leanops_cli.topics import topics
+
+app = typer.Typer(
+    help="Events from queues into exact Iceberg tables, every row accounted for.",
+    epilog="Settings come from LEANOPS_* variables (docs/settings.md). All local state is under LEANOPS_HOME.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo)
+app.command()(dev)
+app.command()(land)
+app.command()(sql)
+app.command()(topics)
+app.add_typer(spark, name="spark")
+
+
+def run() -> None:
+    """What the shell calls: a known fault ends in one sentence, an unknown one in a trace in the log."""
+    try:
+        app()
+    except LeanOpsError as error:
+        sys.exit(f"error: {error}")
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            sys.exit(f"error: {DiskFull('There is no room left on the disk.', 'Free some space and run this again.')}")
+        sys.exit(_unexpected(error))
+    except Exception as error:  # noqa: BLE001 - the last stop before the user
+        sys.exit(_unexpected(error))
+
+
+def _unexpected(error: Exception) -> str:
+    """A fault that nobody foresaw. Its trace goes to the log, or to the terminal where there is no log."""
+    trace = "".join(traceback.format_exception(error))
+    try:
+        log = Home(Settings.load().home).prepare().logs / "leanops.log"
+        with log.open("a") as file:
+            file.write(trace)
+    except (LeanOpsError, OSError):
+        return trace
+    return f"error: something unforeseen went wrong: {type(error).__name__}: {error}\nThe trace is at the end of {log}."

@@ -1,0 +1,57 @@
+"""`leanops sql`: a statement on the warm Spark server."""
+
+import logging
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from leanops.errors import QueryInvalid
+from leanops.home import Home
+from leanops.progress import progress
+from leanops.settings import Settings
+from leanops_cli.output import print_json_lines, print_table
+
+ROWS_SHOWN = 1000
+_ASK = '`leanops sql "SHOW TABLES IN iceberg_raw_db"` lists the tables of a layer.'
+
+
+def sql(
+    statement: Annotated[str, typer.Argument(help="A Spark SQL statement.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Every row, as one JSON object per line.")] = False,
+) -> None:
+    """Run a Spark SQL statement over the tables of this home.
+
+    For example: `leanops sql "SELECT topic_name, count(*) FROM iceberg_raw_db.orders_staging GROUP BY ALL"`.
+    A table shows the first 1,000 rows; `--json` streams all of them.
+    """
+    from pyspark.errors import PySparkException
+
+    from leanops_resources.catalog import LocalCatalog
+    from leanops_resources.spark.session import attach
+
+    # PySpark logs every refused statement with its whole stack; the sentence below says it once.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    settings = Settings.load()
+    catalog = LocalCatalog(Home(settings.home).prepare())
+    catalog.load()
+    with progress("Spark"):
+        session = attach(settings, catalog)
+    try:
+        result = session.sql(statement)
+        columns, rows = result.columns, result.toLocalIterator()
+        if as_json:
+            print_json_lines(row.asDict(recursive=True) for row in rows)
+        elif columns:
+            print_table(columns, islice(rows, ROWS_SHOWN))
+            if next(rows, None) is not None:
+                typer.echo(f"… and more: only the first {ROWS_SHOWN:,} rows are shown; --json has all.", err=True)
+    except PySparkException as error:
+        raise QueryInvalid(f"Spark could not do this: {_first_line(error)}", _ASK) from error
+    finally:
+        session.stop()
+
+
+def _first_line(error: Exception) -> str:
+    """Spark's own words without its plan and its stack."""
+    return str(error).split("JVM stacktrace")[0].split(" SQLSTATE")[0].splitlines()[0]

@@ -1,0 +1,72 @@
+"""`leanops topics`: what is known of every topic."""
+
+from typing import Annotated, Any
+
+import typer
+
+from leanops.contracts.manifest import Topic
+from leanops.home import Home
+from leanops.settings import Settings
+from leanops_cli.output import print_json_lines, print_table
+
+
+def topics(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per topic.")] = False,
+) -> None:
+    """List the topics that are known: their contract, their gate, and what RAW holds of them.
+
+    A topic is known by its folder among the contracts or by what has landed for it. Exit code 1 if an active contract
+    is broken: such a topic's data buffers in RAW until it is mended.
+    """
+    from leanops_assets.manifests import compile_manifest
+    from leanops_resources.catalog import LocalCatalog
+    from leanops_resources.schema_store import LocalSchemaStore
+    from leanops_resources.state.sqlite import SqliteStateStore
+
+    settings = Settings.load()
+    home = Home(settings.home).prepare()
+    gates = SqliteStateStore(home.state).gates()
+    manifest = compile_manifest(settings)
+    catalog = LocalCatalog(home).load()
+    rows = [
+        {"topic": topic.name, **_contract(topic), "gate": _gate(topic, gates), **_raw(catalog, topic.name)}
+        for topic in manifest.topics
+    ]
+    if as_json:
+        print_json_lines(rows)
+    elif not rows:
+        print(f"No topics yet: there is nothing under {settings.schemas}, and nothing has landed in {settings.home}.")
+    else:
+        print_table(list(rows[0]), [list(row.values()) for row in rows], right=("raw_rows",))
+
+    for stray in LocalSchemaStore(settings.schemas).strays():
+        typer.echo(f"warning: {settings.schemas / stray} is no topic: its name is no safe table name.", err=True)
+    broken = [topic.contract_problem for topic in manifest.topics if topic.contract_problem]
+    for problem in broken:
+        typer.echo(f"error: {problem}", err=True)
+    if broken:
+        raise typer.Exit(1)
+
+
+def _contract(topic: Topic) -> dict[str, Any]:
+    if topic.contract is None:
+        return {"contract": "broken" if topic.contract_problem else None, "owners": None}
+    return {"contract": f"v{topic.contract.version}", "owners": ", ".join(topic.contract.owners)}
+
+
+def _gate(topic: Topic, gates: dict[str, Any]) -> str:
+    """A gate that nobody has set is open exactly when there is a contract."""
+    if gate := gates.get(topic.name):
+        return f"{gate.status}: {gate.reason}" if gate.reason else str(gate.status)
+    return "READY" if topic.contract else "BUFFERING"
+
+
+def _raw(catalog: Any, topic: str) -> dict[str, Any]:
+    from leanops.names import Layer, table
+    from leanops.raw.inventory import raw_totals
+
+    if not catalog.table_exists(table(Layer.RAW, topic)):
+        return {"raw_rows": 0, "last_landed": None}
+    totals = raw_totals(catalog.load_table(table(Layer.RAW, topic)))
+    last = totals.last_landed and f"{totals.last_landed:%Y-%m-%d %H:%M:%S}"
+    return {"raw_rows": totals.rows, "last_landed": last}

@@ -1,0 +1,1 @@
+"""What the outside is reached through: Spark, the catalog, the state store, the contracts."""

@@ -1,0 +1,93 @@
+"""The Iceberg catalog, as PyIceberg and as Spark see it: one catalog, two doors."""
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from filelock import FileLock
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy.exc import DatabaseError
+
+from leanops.errors import DiskFull, HomeNotWritable, StateCorrupt
+from leanops.home import Home
+from leanops.names import CATALOG, NAMESPACES, RAW_DB, topic_of_raw_table
+
+_BUSY_SECONDS = 30
+
+
+class IcebergCatalog(ABC):
+    """One catalog for the metadata plane (PyIceberg) and the data plane (Spark)."""
+
+    @abstractmethod
+    def load(self) -> Catalog:
+        """The catalog for PyIceberg, with the platform's namespaces in it."""
+
+    @abstractmethod
+    def spark_conf(self) -> Mapping[str, str]:
+        """What a Spark session has to be told to see the same catalog."""
+
+    def raw_topics(self) -> Sequence[str]:
+        """The topics that have ever landed anything."""
+        topics = (topic_of_raw_table(name) for _, name in self.load().list_tables(RAW_DB))
+        return sorted(topic for topic in topics if topic)
+
+
+class LocalCatalog(IcebergCatalog):
+    """The catalog in a SQLite file, the tables in a folder beside it."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def load(self) -> Catalog:
+        try:
+            # Whoever is first creates the file; PyIceberg does not expect company at that.
+            with FileLock(self._home.catalog.with_suffix(".lock")):
+                _write_ahead(self._home.catalog)
+                catalog = SqlCatalog(
+                    CATALOG,
+                    uri=f"sqlite:///{self._home.catalog}?timeout={_BUSY_SECONDS}",
+                    warehouse=self._home.warehouse.as_uri(),
+                )
+                missing = set(NAMESPACES) - {".".join(name) for name in catalog.list_namespaces()}
+                for namespace in missing:
+                    catalog.create_namespace(namespace)
+        except (sqlite3.DatabaseError, DatabaseError) as error:
+            raise _named(error, self._home.catalog) from error
+        return catalog
+
+    def spark_conf(self) -> Mapping[str, str]:
+        prefix = f"spark.sql.catalog.{CATALOG}"
+        return {
+            prefix: "org.apache.iceberg.spark.SparkCatalog",
+            f"{prefix}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+            f"{prefix}.uri": f"jdbc:sqlite:{self._home.catalog}?busy_timeout={_BUSY_SECONDS * 1000}",
+            f"{prefix}.jdbc.schema-version": "V1",
+            f"{prefix}.warehouse": self._home.warehouse.as_uri(),
+            # With its cache on, Spark does not see what PyIceberg has just committed.
+            f"{prefix}.cache-enabled": "false",
+            "spark.sql.defaultCatalog": CATALOG,
+        }
+
+
+def _write_ahead(path: Path) -> None:
+    """Readers and the one writer do not wait for each other in a write-ahead log. The file remembers it."""
+    with sqlite3.connect(path, timeout=_BUSY_SECONDS) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+    db.close()
+
+
+def _named(error: Exception, path: Path) -> Exception:
+    text = str(getattr(error, "orig", error))
+    if "not a database" in text or "malformed" in text:
+        return StateCorrupt(
+            f"The catalog {path} is damaged: {text}.",
+            "The tables' files under warehouse/ are untouched. Put the last good copy of the catalog in its place, "
+            "or remove LEANOPS_HOME to begin anew.",
+        )
+    if "full" in text or "disk I/O" in text:
+        return DiskFull(f"The catalog {path} could not be written: {text}.", "Free some space and run the same again.")
+    if "readonly" in text or "unable to open" in text:
+        return HomeNotWritable(f"The catalog {path} cannot be written: {text}.", "Give yourself write access to it.")
+    return error

@@ -1,0 +1,126 @@
+"""The process that a home's Spark server lives under.
+
+It starts the server, writes down where it listens, and ends it when it is told to, or when its record is gone: removing
+`LEANOPS_HOME` is a full reset, and leaves no server behind.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+import pyspark
+
+from leanops.home import Home
+from leanops.settings import Settings
+from leanops_resources.spark.server import OneProcess, Server, read_token
+
+JARS = (
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+    "org.xerial:sqlite-jdbc:3.53.4.0",
+)
+_STARTED = re.compile(r"Spark Connect server started at: \S+:(\d+)")
+_LOOK_SECONDS = 2.0
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+
+def server_command(settings: Settings, home: Home) -> list[str]:
+    """`spark-submit` with all that a server of this home is told at its start."""
+    scratch = _scratch(home)
+    conf = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+        "spark.local.dir": str(scratch),
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(home.spark / "unused-warehouse"),
+        "spark.ui.enabled": "false",
+    }
+    if settings.spark_master.startswith("local"):
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return [
+        f"{_spark_home()}/bin/spark-submit",
+        "--class=org.apache.spark.sql.connect.service.SparkConnectServer",
+        "--name=leanops",
+        f"--master={settings.spark_master}",
+        f"--driver-memory={settings.spark_driver_memory}",
+        f"--packages={','.join(JARS)}",
+        *(f"--conf={key}={value}" for key, value in conf.items()),
+        "spark-internal",
+    ]
+
+
+def _scratch(home: Home) -> Path:
+    """Where Spark spills and unpacks; gone with the server."""
+    return home.spark / "tmp"
+
+
+def _spark_home() -> Path:
+    return Path(pyspark.__file__).parent
+
+
+def keep() -> int:
+    """Run the server until it ends, is told to end, or is no longer wanted."""
+    settings = Settings.load()
+    home = Home(settings.home)
+    scratch = _scratch(home)
+    scratch.mkdir(exist_ok=True)
+    server = subprocess.Popen(
+        server_command(settings, home),
+        env={
+            **os.environ,
+            "SPARK_HOME": str(_spark_home()),
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN": read_token(home),
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        server.terminate()
+
+    signal.signal(signal.SIGTERM, end)
+    threading.Thread(target=_log_and_record, args=(server, settings, home), daemon=True).start()
+    while server.poll() is None:
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(_LOOK_SECONDS)
+        if not _wanted(home):
+            server.terminate()
+    shutil.rmtree(scratch, ignore_errors=True)
+    return server.returncode
+
+
+def _wanted(home: Home) -> bool:
+    """The home is there, and its record names this keeper's server or, until it is up, no other that runs."""
+    record = Server.recorded(home)
+    return home.spark.exists() and (record is None or record.keeper.pid == os.getpid())
+
+
+def _log_and_record(server: subprocess.Popen[str], settings: Settings, home: Home) -> None:
+    """Pass on what the server says, and write its port down when it says it."""
+    assert server.stdout is not None
+    for line in server.stdout:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        if started := _STARTED.search(line):
+            Server(
+                keeper=OneProcess.of(os.getpid()),
+                spark=OneProcess.of(server.pid),
+                port=int(started[1]),
+                master=settings.spark_master,
+                driver_memory=settings.spark_driver_memory,
+            ).save(home)
+
+
+if __name__ == "__main__":
+    sys.exit(keep())

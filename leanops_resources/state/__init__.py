@@ -1,0 +1,1 @@
+"""What the platform remembers between runs, apart from the tables themselves."""

@@ -1,0 +1,217 @@
+"""The state store in one SQLite file, for one machine. Many processes may use it at once."""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from leanops.errors import DiskFull, HomeNotWritable, StateBusy, StateCorrupt
+from leanops_resources.state.store import (
+    IDEMPOTENCY_TTL,
+    LOCK_TTL,
+    Checkpoint,
+    Gate,
+    GateStatus,
+    Lock,
+    LockLost,
+    StateStore,
+    TrackedError,
+    utc_now,
+)
+
+_BUSY_SECONDS = 30
+_SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS checkpoints (
+    pipeline TEXT, kind TEXT, last_snapshot INTEGER, last_ingestion_ts INTEGER, updated TEXT NOT NULL,
+    PRIMARY KEY (pipeline, kind));
+CREATE TABLE IF NOT EXISTS locks (name TEXT PRIMARY KEY, owner TEXT, fence INTEGER NOT NULL, expires TEXT);
+CREATE TABLE IF NOT EXISTS gates (
+    topic TEXT PRIMARY KEY, processing_enabled INTEGER NOT NULL, status TEXT NOT NULL, reason TEXT);
+CREATE TABLE IF NOT EXISTS idempotency_keys (key TEXT PRIMARY KEY, expires TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS idempotency_keys_by_expiry ON idempotency_keys (expires);
+CREATE TABLE IF NOT EXISTS errors (
+    error_id TEXT PRIMARY KEY, topic TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL,
+    first_seen TEXT NOT NULL, last_seen TEXT NOT NULL, occurrences INTEGER NOT NULL, resolved TEXT);
+CREATE TABLE IF NOT EXISTS sequences (name TEXT PRIMARY KEY, next INTEGER NOT NULL);
+"""
+
+
+class SqliteStateStore(StateStore):
+    """One file, one transaction per call."""
+
+    def __init__(self, path: Path, clock: Callable[[], datetime] = utc_now) -> None:
+        self._path = path
+        self._clock = clock
+        with self._transaction() as db:
+            if db.execute("PRAGMA user_version").fetchone()[0] < _SCHEMA_VERSION:
+                for statement in _SCHEMA.split(";"):
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)) as db:
+                db.row_factory = sqlite3.Row
+                db.execute("PRAGMA journal_mode = WAL")
+                db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield db
+                except BaseException:
+                    db.execute("ROLLBACK")
+                    raise
+                db.execute("COMMIT")
+        except sqlite3.DatabaseError as error:
+            raise _named(error, self._path) from error
+
+    def checkpoint(self, pipeline: str, kind: str) -> Checkpoint | None:
+        with self._transaction() as db:
+            row = _one(db, "SELECT * FROM checkpoints WHERE pipeline = ? AND kind = ?", pipeline, kind)
+        return Checkpoint(**{**row, "updated": _moment(row["updated"])}) if row else None
+
+    def save_checkpoint(
+        self, pipeline: str, kind: str, last_snapshot: int | None, last_ingestion_ts: int | None
+    ) -> Checkpoint:
+        saved = Checkpoint(pipeline, kind, last_snapshot, last_ingestion_ts, self._clock())
+        with self._transaction() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?)",
+                (pipeline, kind, last_snapshot, last_ingestion_ts, _text(saved.updated)),
+            )
+        return saved
+
+    def acquire(self, name: str, owner: str, ttl: timedelta = LOCK_TTL) -> Lock | None:
+        now = self._clock()
+        with self._transaction() as db:
+            row = _one(db, "SELECT * FROM locks WHERE name = ?", name)
+            if row and row["expires"] is not None and _moment(row["expires"]) > now:
+                return None
+            lock = Lock(name, owner, fence=row["fence"] + 1 if row else 1, expires=now + ttl)
+            db.execute(
+                "INSERT OR REPLACE INTO locks VALUES (?, ?, ?, ?)", (name, owner, lock.fence, _text(lock.expires))
+            )
+        return lock
+
+    def renew(self, lock: Lock, ttl: timedelta = LOCK_TTL) -> Lock:
+        now = self._clock()
+        renewed = Lock(lock.name, lock.owner, lock.fence, now + ttl)
+        with self._transaction() as db:
+            changed = db.execute(
+                "UPDATE locks SET expires = ? WHERE name = ? AND fence = ? AND expires > ?",
+                (_text(renewed.expires), lock.name, lock.fence, _text(now)),
+            )
+            if changed.rowcount == 0:
+                raise LockLost(lock)
+        return renewed
+
+    def release(self, lock: Lock) -> None:
+        with self._transaction() as db:
+            db.execute("UPDATE locks SET expires = NULL WHERE name = ? AND fence = ?", (lock.name, lock.fence))
+
+    def gate(self, topic: str) -> Gate | None:
+        with self._transaction() as db:
+            row = _one(db, "SELECT * FROM gates WHERE topic = ?", topic)
+        return _gate(row) if row else None
+
+    def set_gate(self, topic: str, gate: Gate) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO gates VALUES (?, ?, ?, ?)",
+                (topic, gate.processing_enabled, gate.status.value, gate.reason),
+            )
+
+    def gates(self) -> dict[str, Gate]:
+        with self._transaction() as db:
+            return {row["topic"]: _gate(row) for row in db.execute("SELECT * FROM gates ORDER BY topic")}
+
+    def claim(self, key: str, ttl: timedelta = IDEMPOTENCY_TTL) -> bool:
+        now = self._clock()
+        with self._transaction() as db:
+            db.execute("DELETE FROM idempotency_keys WHERE expires <= ?", (_text(now),))
+            claimed = db.execute("INSERT OR IGNORE INTO idempotency_keys VALUES (?, ?)", (key, _text(now + ttl)))
+            return claimed.rowcount == 1
+
+    def track_error(self, error_id: str, topic: str, kind: str, message: str) -> TrackedError:
+        now = _text(self._clock())
+        with self._transaction() as db:
+            db.execute(
+                """INSERT INTO errors VALUES (?, ?, ?, ?, ?, ?, 1, NULL) ON CONFLICT (error_id) DO UPDATE SET
+                   message = excluded.message, last_seen = excluded.last_seen, occurrences = occurrences + 1,
+                   resolved = NULL""",
+                (error_id, topic, kind, message, now, now),
+            )
+            row = _one(db, "SELECT * FROM errors WHERE error_id = ?", error_id)
+        assert row is not None
+        return _tracked(row)
+
+    def resolve_error(self, error_id: str) -> bool:
+        with self._transaction() as db:
+            changed = db.execute(
+                "UPDATE errors SET resolved = ? WHERE error_id = ? AND resolved IS NULL",
+                (_text(self._clock()), error_id),
+            )
+            return changed.rowcount == 1
+
+    def open_errors(self, topic: str | None = None) -> Sequence[TrackedError]:
+        with self._transaction() as db:
+            rows = db.execute(
+                """SELECT * FROM errors WHERE resolved IS NULL AND (?1 IS NULL OR topic = ?1)
+                   ORDER BY first_seen, error_id""",
+                (topic,),
+            )
+            return [_tracked(dict(row)) for row in rows]
+
+    def reserve(self, sequence: str, count: int) -> int:
+        from_clock = int(self._clock().timestamp() * 1_000_000)
+        with self._transaction() as db:
+            row = _one(db, "SELECT next FROM sequences WHERE name = ?", sequence)
+            first = max(row["next"] if row else 0, from_clock)
+            db.execute("INSERT OR REPLACE INTO sequences VALUES (?, ?)", (sequence, first + count))
+        return first
+
+
+def _one(db: sqlite3.Connection, query: str, *parameters: str) -> dict[str, Any] | None:
+    row = db.execute(query, parameters).fetchone()
+    return dict(row) if row else None
+
+
+def _text(moment: datetime) -> str:
+    """Fixed width and UTC, so that texts compare like the moments they stand for."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _gate(row: Any) -> Gate:
+    return Gate(bool(row["processing_enabled"]), GateStatus(row["status"]), row["reason"])
+
+
+def _tracked(row: dict[str, Any]) -> TrackedError:
+    moments = {key: _moment(row[key]) for key in ("first_seen", "last_seen")}
+    return TrackedError(**{**row, **moments, "resolved": _moment(row["resolved"]) if row["resolved"] else None})
+
+
+def _named(error: sqlite3.DatabaseError, path: Path) -> Exception:
+    """SQLite's own faults, each with what to do about it."""
+    match error.sqlite_errorcode & 0xFF if hasattr(error, "sqlite_errorcode") else None:
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return StateCorrupt(
+                f"{path} is damaged and cannot be read as a database: {error}.",
+                "Stop what uses it and move the file away: it is made anew, and checkpoints are read back from the "
+                "tables. Paused topics have to be paused again.",
+            )
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
+            return DiskFull(f"{path} could not be written: {error}.", "Free some space and run the same again.")
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+            return HomeNotWritable(f"{path} cannot be written: {error}.", "Give yourself write access to it.")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StateBusy(
+                f"{path} was locked by another process for {_BUSY_SECONDS} s.", "See which one, and run this again."
+            )
+        case _:
+            return error

@@ -1,0 +1,140 @@
+"""The state store's interface: checkpoints, fenced locks, the gate, idempotency keys, the error tracker, sequences.
+
+Implementations (SQLite on one machine, DynamoDB on AWS) pass one and the same test-suite. Every call is atomic.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+LOCK_TTL = timedelta(minutes=5)
+IDEMPOTENCY_TTL = timedelta(hours=24)
+
+
+def utc_now() -> datetime:
+    """The wall clock. A store takes another one in tests."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """How far a pipeline has come. The commit it describes holds the same facts; this is the copy people can query."""
+
+    pipeline: str
+    kind: str
+    last_snapshot: int | None
+    last_ingestion_ts: int | None
+    updated: datetime
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The right to work on `name` until `expires`. A later holder has a higher `fence`."""
+
+    name: str
+    owner: str
+    fence: int
+    expires: datetime
+
+
+class LockLost(Exception):
+    """The lock expired and may be somebody else's: whatever it protected must not be committed."""
+
+    def __init__(self, lock: Lock) -> None:
+        super().__init__(f"{lock.owner} no longer holds the lock {lock.name!r} (fence {lock.fence}).")
+        self.lock = lock
+
+
+class GateStatus(StrEnum):
+    """Whether a topic is processed, and if not, for what reason."""
+
+    READY = "READY"
+    PAUSED = "PAUSED"
+    ERROR = "ERROR"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A topic's gate: while it is closed its data buffers in RAW."""
+
+    processing_enabled: bool
+    status: GateStatus
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class TrackedError:
+    """A message or row that went wrong, until somebody or something puts it right."""
+
+    error_id: str
+    topic: str
+    kind: str
+    message: str
+    first_seen: datetime
+    last_seen: datetime
+    occurrences: int
+    resolved: datetime | None = None
+
+
+class StateStore(ABC):
+    """What survives between runs."""
+
+    @abstractmethod
+    def checkpoint(self, pipeline: str, kind: str) -> Checkpoint | None:
+        """The last checkpoint of a pipeline, or None before its first."""
+
+    @abstractmethod
+    def save_checkpoint(
+        self, pipeline: str, kind: str, last_snapshot: int | None, last_ingestion_ts: int | None
+    ) -> Checkpoint:
+        """Put a pipeline's checkpoint where it is now."""
+
+    @abstractmethod
+    def acquire(self, name: str, owner: str, ttl: timedelta = LOCK_TTL) -> Lock | None:
+        """The lock on `name` with a fence higher than any before, or None while somebody else holds it."""
+
+    @abstractmethod
+    def renew(self, lock: Lock, ttl: timedelta = LOCK_TTL) -> Lock:
+        """The same lock for longer. `LockLost` when it has expired or changed hands."""
+
+    @abstractmethod
+    def release(self, lock: Lock) -> None:
+        """Let the lock go; nothing happens if it changed hands long ago."""
+
+    @abstractmethod
+    def gate(self, topic: str) -> Gate | None:
+        """A topic's gate, or None while nobody has ever set it."""
+
+    @abstractmethod
+    def set_gate(self, topic: str, gate: Gate) -> None:
+        """Open or close a topic's gate."""
+
+    @abstractmethod
+    def gates(self) -> dict[str, Gate]:
+        """Every gate that was ever set, by topic."""
+
+    @abstractmethod
+    def claim(self, key: str, ttl: timedelta = IDEMPOTENCY_TTL) -> bool:
+        """Whether this is the first claim of an idempotency key within `ttl`."""
+
+    @abstractmethod
+    def track_error(self, error_id: str, topic: str, kind: str, message: str) -> TrackedError:
+        """Note an error; the same id again counts one more occurrence and opens it again."""
+
+    @abstractmethod
+    def resolve_error(self, error_id: str) -> bool:
+        """Close an error. False when there is no open one of that id."""
+
+    @abstractmethod
+    def open_errors(self, topic: str | None = None) -> Sequence[TrackedError]:
+        """The errors that nobody has put right yet, oldest first."""
+
+    @abstractmethod
+    def reserve(self, sequence: str, count: int) -> int:
+        """The first of `count` consecutive numbers of `sequence` that nobody else gets.
+
+        Later numbers are higher. They begin at the clock's microseconds, so that a store that was lost and begun
+        anew goes on above the numbers that it has forgotten.
+        """
