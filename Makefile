@@ -62,7 +62,7 @@ $(READY): requirements-bootstrap.lock requirements-dev.lock pyproject.toml | req
 	@echo "Setting up $(VENV) (once; about a minute) …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.lock
-	@$(BIN)/uv pip install --quiet --require-hashes --no-build-isolation-package pyspark -r requirements-dev.lock
+	@$(BIN)/uv pip install --quiet --compile-bytecode --require-hashes --no-build-isolation-package pyspark -r requirements-dev.lock
 	@$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

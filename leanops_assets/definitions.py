@@ -7,14 +7,19 @@ import dagster as dg
 def defs() -> dg.Definitions:
     """Everything of this deployment: assets from contracts, the outside from settings."""
     from leanops.settings import Settings
+    from leanops_assets import jobs
     from leanops_assets.factory import topic_assets
     from leanops_assets.manifests import PIN, planned_manifest
+    from leanops_assets.ops.assets import build_topic_registry
+    from leanops_assets.schedules import schedules
     from leanops_resources.dagster_resources import embedded_resources
 
     settings = Settings.load()
     manifest = planned_manifest(settings)
     return dg.Definitions(
-        assets=[*topic_assets(manifest, settings)],
+        assets=[*topic_assets(manifest, settings), build_topic_registry(manifest)],
+        jobs=[jobs.tick, jobs.topic_registry],
+        schedules=schedules(),
         resources=embedded_resources(settings),
         executor=dg.in_process_executor,
     ).with_reconstruction_metadata({PIN: manifest.version})

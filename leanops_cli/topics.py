@@ -18,15 +18,16 @@ def topics(
     A topic is known by its folder among the contracts or by what has landed for it. Exit code 1 if an active contract
     is broken: such a topic's data buffers in RAW until it is mended.
     """
-    from leanops_assets.manifests import compile_manifest
     from leanops_resources.catalog import LocalCatalog
+    from leanops_resources.known_topics import compile_manifest
     from leanops_resources.schema_store import LocalSchemaStore
     from leanops_resources.state.sqlite import SqliteStateStore
 
     settings = Settings.load()
     home = Home(settings.home).prepare()
     gates = SqliteStateStore(home.state).gates()
-    manifest = compile_manifest(settings)
+    store = LocalSchemaStore(settings.schemas)
+    manifest = compile_manifest(store, LocalCatalog(home))
     catalog = LocalCatalog(home).load()
     rows = [
         {"topic": topic.name, **_contract(topic), "gate": _gate(topic, gates), **_raw(catalog, topic.name)}
@@ -39,7 +40,7 @@ def topics(
     else:
         print_table(list(rows[0]), [list(row.values()) for row in rows], right=("raw_rows",))
 
-    for stray in LocalSchemaStore(settings.schemas).strays():
+    for stray in store.strays():
         typer.echo(f"warning: {settings.schemas / stray} is no topic: its name is no safe table name.", err=True)
     broken = [topic.contract_problem for topic in manifest.topics if topic.contract_problem]
     for problem in broken:

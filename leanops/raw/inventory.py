@@ -38,18 +38,25 @@ class RawTotals:
     """A whole RAW table."""
 
     rows: int
+    first_landed: datetime | None
     last_landed: datetime | None
 
 
 def raw_totals(table: Table) -> RawTotals:
-    """All that a RAW table holds, and when it last grew."""
-    snapshot = table.current_snapshot()
-    if snapshot is None or snapshot.summary is None:
-        return RawTotals(rows=0, last_landed=None)
+    """All that a RAW table holds, and when it grew, as far back as its snapshots are kept."""
+    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)
+    current = table.current_snapshot()
+    if current is None or current.summary is None:
+        return RawTotals(rows=0, first_landed=None, last_landed=None)
     return RawTotals(
-        rows=int(snapshot.summary["total-records"] or 0),
-        last_landed=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
+        rows=int(current.summary["total-records"] or 0),
+        first_landed=_moment(snapshots[0].timestamp_ms),
+        last_landed=_moment(current.timestamp_ms),
     )
+
+
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def published_on(day: date) -> BooleanExpression:

@@ -1,0 +1,1 @@
+"""The platform's own tables: what it knows of topics and of its work on them."""

@@ -1,0 +1,1 @@
+"""The platform's own tables in the asset graph."""
