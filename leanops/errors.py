@@ -31,8 +31,9 @@ class Problem:
 class ProblemsError(LeanOpsError):
     """Several things are wrong in one place, and all of them are listed at once."""
 
-    def __init__(self, where: str, problems: Sequence[Problem], hint: str) -> None:
-        count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
+    def __init__(self, where: str, problems: Sequence[Problem], hint: str, number: int | None = None) -> None:
+        number = len(problems) if number is None else number
+        count = "one problem" if number == 1 else f"{number:,} problems"
         super().__init__("\n".join([f"{where} has {count}:", *(f"  {each}" for each in problems)]) + "\n", hint)
         self.problems = tuple(problems)
 
@@ -93,6 +94,14 @@ class QueryInvalid(LeanOpsError):
     """Spark refused a statement that somebody typed."""
 
 
+class RunFailed(LeanOpsError):
+    """A Dagster run that was started from the command line did not succeed."""
+
+
+class CodeServerFailed(LeanOpsError):
+    """The Dagster code server could not load the definitions."""
+
+
 class PortInUse(LeanOpsError):
     """Somebody else listens on the port that was asked for."""
 
@@ -111,7 +120,7 @@ def disk_faults_named(where: Path) -> Iterator[None]:
                 f"There is no room left under {where}: {error.strerror}.",
                 "Nothing was committed. Free some space and run the same command again.",
             ) from error
-        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}:
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENOENT}:
             raise HomeNotWritable(
                 f"{error.filename or where} cannot be written: {error.strerror}.",
                 "Give yourself write access to it, or point LEANOPS_HOME at a folder that you own.",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from leanops.errors import disk_faults_named
+from leanops.errors import HomeNotWritable, disk_faults_named
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,10 @@ class Home:
 
     def prepare(self) -> "Home":
         """Create what is missing. The folders are for their owner alone: payloads are other people's data."""
+        if {"?", "#"} & set(str(self.path)):
+            raise HomeNotWritable(
+                f"{self.path} cannot be LEANOPS_HOME: a table's address ends at a ? or a #.", "Choose another folder."
+            )
         with disk_faults_named(self.path):
             for folder in (self.path, self.warehouse, self.dagster, self.logs, self.spark, self.manifests):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)

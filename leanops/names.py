@@ -35,14 +35,19 @@ class Layer(StrEnum):
 
 def topic_name(text: str) -> str:
     """A topic's name is part of table names and paths: lower case, digits and `_`, beginning with a letter."""
-    if not SAFE_NAME.fullmatch(text):
+    if is_topic(text):
+        return text
+    if text not in _TAKEN_TOPICS:
         raise TopicNameInvalid(
             f"{text!r} cannot be a topic's name.",
             "Use at most 64 lower-case letters, digits and underscores, beginning with a letter.",
         )
-    if text in _TAKEN_TOPICS:
-        raise TopicNameInvalid(f"{text!r} is the name of a table of the platform itself.", "Give the topic another.")
-    return text
+    raise TopicNameInvalid(f"{text!r} is the name of a table of the platform itself.", "Give the topic another.")
+
+
+def is_topic(text: str) -> bool:
+    """Whether a topic may have this name."""
+    return bool(SAFE_NAME.fullmatch(text)) and text not in _TAKEN_TOPICS
 
 
 def table(layer: Layer, topic: str) -> tuple[str, str]:
@@ -60,9 +65,15 @@ def table(layer: Layer, topic: str) -> tuple[str, str]:
             return CURATED_DB, "errors"
 
 
+def spark_table(layer: Layer, topic: str) -> str:
+    """That table's full name, as Spark reads it."""
+    return ".".join(f"`{part}`" for part in (CATALOG, *table(layer, topic)))
+
+
 def topic_of_raw_table(name: str) -> str | None:
     """The topic whose RAW table this is, or None for the other tables beside it."""
-    return name.removesuffix(_RAW_SUFFIX) if name.endswith(_RAW_SUFFIX) else None
+    topic = name.removesuffix(_RAW_SUFFIX)
+    return topic if topic != name and is_topic(topic) else None
 
 
 def asset_path(layer: Layer, topic: str) -> list[str]:

@@ -53,7 +53,10 @@ class Settings(BaseSettings):
     @classmethod
     def _absolute(cls, path: Path) -> Path:
         """Processes with other working directories must mean the same folder."""
-        return path.expanduser().absolute()
+        try:
+            return path.expanduser().absolute()
+        except RuntimeError as error:
+            raise ValueError(str(error)) from None
 
     @classmethod
     def variable(cls, field: str) -> str:
@@ -85,5 +88,6 @@ class Settings(BaseSettings):
 
 
 def _nearest(name: str, known: dict[str, str]) -> str | None:
-    match = get_close_matches(name, known, n=1)
+    bare = name.removeprefix(PREFIX)
+    match = [bare] if bare in known else get_close_matches(name.upper(), known, n=1)
     return f"Did you mean {match[0]}?" if match else None

@@ -1,6 +1,13 @@
 """How the graph is put together, and nothing else."""
 
+import warnings
+
 import dagster as dg
+
+# Code references and partitioned checks are worth having before Dagster calls them finished; one line per topic saying
+# so is not.
+for unfinished in (dg.BetaWarning, dg.PreviewWarning):
+    warnings.filterwarnings("ignore", category=unfinished)
 
 
 @dg.definitions

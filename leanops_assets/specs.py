@@ -7,6 +7,8 @@ import dagster as dg
 
 from leanops.contracts.manifest import Topic
 from leanops.names import CATALOG, Layer, asset_group, asset_path, table
+from leanops.settings import Settings
+from leanops_resources.schema_store import LocalSchemaStore, Stage
 
 _KINDS = {
     Layer.RAW: {"iceberg", "parquet"},
@@ -29,12 +31,13 @@ def asset_key(layer: Layer, topic: str) -> dg.AssetKey:
     return dg.AssetKey(asset_path(layer, topic))
 
 
-def asset_spec(layer: Layer, topic: Topic, deps: Sequence[Layer], code: Path, contract_file: Path) -> dg.AssetSpec:
+def asset_spec(layer: Layer, topic: Topic, deps: Sequence[Layer], code: Path, settings: Settings) -> dg.AssetSpec:
     """The asset of a topic's layer. `code` is the module that fills it."""
     contract = topic.contract
     references = [dg.LocalFileCodeReference(file_path=str(code), label=f"{layer} layer")]
     if contract:
-        references.insert(0, dg.LocalFileCodeReference(file_path=str(contract_file), label="contract"))
+        contract_file = LocalSchemaStore(settings.schemas).where(topic.name, Stage.ACTIVE)
+        references.insert(0, dg.LocalFileCodeReference(file_path=contract_file, label="contract"))
     metadata: dict[str, object] = {
         "dagster/table_name": ".".join((CATALOG, *table(layer, topic.name))),
         "dagster/code_references": dg.CodeReferencesMetadataValue(code_references=references),

@@ -6,9 +6,11 @@ import socket
 import subprocess
 import sys
 import time
-from types import FrameType
+from functools import partial
 
-from leanops.errors import LeanOpsError, PortInUse
+import psutil
+
+from leanops.errors import CodeServerFailed, PortInUse
 from leanops.home import Home
 from leanops.settings import Settings
 
@@ -35,22 +37,22 @@ def dev() -> None:
         "LEANOPS_SCHEMAS": str(settings.schemas),
         "LEANOPS_CODE_SERVER_PORT": str(code_port),
         "DAGSTER_HOME": str(dagster_home),
-        # Dagster's own word for «one run may take the interpreter's whole start»; its telemetry is off in dagster.yaml.
-        "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", "ignore"),
     }
-    code_server = [
-        *("code-server", "start", "--host", "127.0.0.1", "--port", str(code_port)),
-        *("--module-name", "leanops_assets.definitions", "--location-name", "leanops"),
-    ]
-    ui = ["dev", "--workspace", str(PROJECT / "workspace.yaml"), "--host", "127.0.0.1", "--port", str(settings.port)]
+    at_home = ("--host", "127.0.0.1")
+    workspace = ("--workspace", str(PROJECT / "workspace.yaml"))
+    module = ("--module-name", "leanops_assets.definitions", "--location-name", "leanops")
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    # Ctrl-C and a service manager's SIGTERM end it alike, also where it was started with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     processes: list[subprocess.Popen[bytes]] = []
+    start = partial(_start, processes, environment)
     try:
-        processes.append(_dagster(code_server, environment))
-        _wait_for(code_port, processes[0])
-        processes.append(_dagster(ui, environment))
-        print(f"\n  Lean-Ops is at http://127.0.0.1:{settings.port} as soon as Dagster says so. Ctrl-C ends it.\n")
+        code_server = start("dagster", "code-server", "start", *at_home, "--port", str(code_port), *module)
+        _wait_for(code_port, code_server)
+        start("dagster._daemon", "run", *workspace)
+        start("dagster_webserver", *at_home, "--port", str(settings.port), *workspace)
+        print(f"\n  Lean-Ops will be at http://127.0.0.1:{settings.port} in a moment. Ctrl-C ends it.\n", flush=True)
         while all(process.poll() is None for process in processes):
             time.sleep(0.5)
     except KeyboardInterrupt:
@@ -59,16 +61,13 @@ def dev() -> None:
         _end(processes)
 
 
-class CodeServerFailed(LeanOpsError):
-    """The definitions could not be loaded."""
-
-
-def _dagster(arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "dagster", *arguments], env=environment)
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _start(
+    processes: list[subprocess.Popen[bytes]], environment: dict[str, str], module: str, *arguments: str
+) -> subprocess.Popen[bytes]:
+    """Start a Dagster process, outside the project: the `dagster.yaml` there is not the one it should read."""
+    command = [sys.executable, "-m", module, *arguments]
+    processes.append(subprocess.Popen(command, env=environment, cwd=environment["DAGSTER_HOME"]))
+    return processes[-1]
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
@@ -79,13 +78,13 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+    """End the processes, the UI first, and then whatever of their children did not go with them."""
+    family = [each for process in processes for each in psutil.Process(process.pid).children(recursive=True)]
     for process in reversed(processes):
-        process.send_signal(signal.SIGINT)
-    for process in reversed(processes):
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        process.terminate()
+    _, left = psutil.wait_procs([*family, *(psutil.Process(process.pid) for process in processes)], _STOP_SECONDS)
+    for each in left:
+        each.kill()
 
 
 def _listens(port: int) -> bool:

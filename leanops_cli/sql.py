@@ -54,4 +54,4 @@ def sql(
 
 def _first_line(error: Exception) -> str:
     """Spark's own words without its plan and its stack."""
-    return str(error).split("JVM stacktrace")[0].split(" SQLSTATE")[0].splitlines()[0]
+    return str(error).strip().split(" SQLSTATE")[0].splitlines()[0]

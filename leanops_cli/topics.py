@@ -63,11 +63,11 @@ def _gate(topic: Topic, gates: dict[str, Any]) -> str:
 
 
 def _raw(catalog: Any, topic: str) -> dict[str, Any]:
+    from leanops.inventory import table_totals
     from leanops.names import Layer, table
-    from leanops.raw.inventory import raw_totals
 
     if not catalog.table_exists(table(Layer.RAW, topic)):
         return {"raw_rows": 0, "last_landed": None}
-    totals = raw_totals(catalog.load_table(table(Layer.RAW, topic)))
-    last = totals.last_landed and f"{totals.last_landed:%Y-%m-%d %H:%M:%S}"
+    totals = table_totals(catalog.load_table(table(Layer.RAW, topic)))
+    last = totals.last_commit and f"{totals.last_commit:%Y-%m-%d %H:%M:%S}"
     return {"raw_rows": totals.rows, "last_landed": last}

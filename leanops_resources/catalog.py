@@ -4,6 +4,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from filelock import FileLock
 from pyiceberg.catalog import Catalog
@@ -47,8 +48,8 @@ class LocalCatalog(IcebergCatalog):
                 _write_ahead(self._home.catalog)
                 catalog = SqlCatalog(
                     CATALOG,
-                    uri=f"sqlite:///{self._home.catalog}?timeout={_BUSY_SECONDS}",
-                    warehouse=self._home.warehouse.as_uri(),
+                    uri=f"sqlite:///{quote(str(self._home.catalog))}?timeout={_BUSY_SECONDS}",
+                    warehouse=f"file://{self._home.warehouse}",
                 )
                 missing = set(NAMESPACES) - {".".join(name) for name in catalog.list_namespaces()}
                 for namespace in missing:
@@ -64,7 +65,7 @@ class LocalCatalog(IcebergCatalog):
             f"{prefix}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
             f"{prefix}.uri": f"jdbc:sqlite:{self._home.catalog}?busy_timeout={_BUSY_SECONDS * 1000}",
             f"{prefix}.jdbc.schema-version": "V1",
-            f"{prefix}.warehouse": self._home.warehouse.as_uri(),
+            f"{prefix}.warehouse": f"file://{self._home.warehouse}",
             # With its cache on, Spark does not see what PyIceberg has just committed.
             f"{prefix}.cache-enabled": "false",
             "spark.sql.defaultCatalog": CATALOG,

@@ -62,14 +62,20 @@ class SparkConnectResource(LazyPySparkResource):
     """A session on this home's Spark server, or on the cluster that `SPARK_REMOTE` names; opened on first use."""
 
     spark_config: dict[str, str] = Field(default_factory=dict)
-    iceberg: CatalogResource
+    home: str
 
     def _init_session(self) -> None:
         from leanops_resources.spark.session import attach
 
         if self._spark_session is None:
-            settings = Settings.load().model_copy(update={"home": Path(self.iceberg.home)})
-            self._spark_session = attach(settings, self.iceberg.catalog)
+            settings = Settings.load().model_copy(update={"home": Path(self.home)})
+            self._spark_session = attach(settings, CatalogResource(home=self.home).catalog)
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature
+        """A run's session ends with the run; the server goes on."""
+        if self._spark_session is not None:
+            self._spark_session.stop()
+            self._spark_session = None
 
     def session(self) -> "SparkSession":
         """The session, typed."""
@@ -79,10 +85,10 @@ class SparkConnectResource(LazyPySparkResource):
 
 def embedded_resources(settings: Settings) -> dict[str, dg.ConfigurableResource[None]]:
     """Everything on this machine, under one home."""
-    catalog = CatalogResource(home=str(settings.home))
+    home = str(settings.home)
     return {
-        "iceberg": catalog,
-        "state": StateStoreResource(home=str(settings.home)),
+        "iceberg": CatalogResource(home=home),
+        "state": StateStoreResource(home=home),
         "contracts": SchemaStoreResource(folder=str(settings.schemas)),
-        "spark": SparkConnectResource(iceberg=catalog),
+        "spark": SparkConnectResource(home=home),
     }

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from leanops.errors import TopicNameInvalid
-from leanops.names import topic_name
+from leanops.names import is_topic, topic_name
 
 CONTRACT_FILE = "schema.json"
 
@@ -47,15 +46,15 @@ class LocalSchemaStore(SchemaStore):
         self._folder = folder
 
     def topics(self) -> Sequence[str]:
-        return [name for name in self._names() if _is_topic(name)]
+        return [name for name in self._names() if is_topic(name)]
 
     def strays(self) -> Sequence[str]:
-        return [name for name in self._names() if not _is_topic(name)]
+        return [name for name in self._names() if not is_topic(name)]
 
     def read(self, topic: str, stage: Stage) -> bytes | None:
         try:
             return self._path(topic, stage).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
     def where(self, topic: str, stage: Stage) -> str:
@@ -68,11 +67,3 @@ class LocalSchemaStore(SchemaStore):
         if not self._folder.is_dir():
             return []
         return sorted(entry.name for entry in self._folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
-
-
-def _is_topic(name: str) -> bool:
-    try:
-        topic_name(name)
-    except TopicNameInvalid:
-        return False
-    return True

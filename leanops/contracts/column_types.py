@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from difflib import get_close_matches
-from typing import Self
+from typing import Any, Self
+
+import numpy as np
 
 DECIMAL_DIGITS = 38
 SIMPLE_TYPES = ("STRING", "BOOLEAN", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP")
@@ -49,32 +52,17 @@ class ColumnType:
         raise ValueError(f"there is no type {text!r}{_suggestion(text)}")
 
     def accepts(self, text: str) -> bool:
-        """Whether `text` is a value of this type with nothing rounded, cut or guessed."""
-        if self.name == "DECIMAL":
-            return self._accepts_decimal(text)
+        """Whether `text` is a value of this type with nothing rounded, cut or guessed: what the strict cast takes."""
+        if self.precision is not None and self.scale is not None:
+            return _is_number(text) and _fits_decimal(Decimal(text), self.precision, self.scale)
         return _ACCEPTS[self.name](text)
-
-    def _accepts_decimal(self, text: str) -> bool:
-        assert self.precision is not None
-        assert self.scale is not None
-        if not _NUMBER.fullmatch(text):
-            return False
-        try:
-            _, digits, exponent = Decimal(text).as_tuple()
-        except InvalidOperation:
-            return False
-        if not any(digits):
-            return True
-        assert isinstance(exponent, int)
-        significant = "".join(map(str, digits))
-        trailing = len(significant) - len(significant.rstrip("0"))
-        return -(exponent + trailing) <= self.scale and len(digits) + exponent <= self.precision - self.scale
 
 
 def _suggestion(text: str) -> str:
     upper = re.sub(r"\s", "", text.upper())
-    if upper in SIMPLE_TYPES or _DECIMAL.fullmatch(upper):
-        return f": write {upper}"
+    with suppress(ValueError):
+        if upper != text:
+            return f": write {ColumnType.parse(upper)}"
     bare = upper.partition("(")[0]
     nearest = _OTHER_NAMES.get(bare) or next(iter(get_close_matches(bare, [*SIMPLE_TYPES, "DECIMAL"], n=1)), None)
     if nearest == "DECIMAL":
@@ -82,21 +70,63 @@ def _suggestion(text: str) -> str:
     return f": did you mean {nearest}?" if nearest else f": use {', '.join(SIMPLE_TYPES)} or DECIMAL(p,s)"
 
 
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_INTEGER = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?0*\d{1,3})?", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"-?\d+(\.0+)?", re.ASCII)
+_DATE = re.compile(r"(?!0000)\d{4}-\d\d-\d\d", re.ASCII)
+_TIMESTAMP = re.compile(
+    r"(?!0000)\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?(Z|[+-](0\d|1[0-7]):[0-5]\d|[+-]18:00)?", re.ASCII
+)
+_MAX_NUMBER_LENGTH = 400
+
+
+def _is_number(text: str) -> bool:
+    return len(text) <= _MAX_NUMBER_LENGTH and bool(_NUMBER.fullmatch(text))
+
+
+def _fits_decimal(value: Decimal, precision: int, scale: int) -> bool:
+    _, digits, exponent = value.as_tuple()
+    if not any(digits):
+        return True
+    assert isinstance(exponent, int)
+    significant = "".join(map(str, digits))
+    trailing = len(significant) - len(significant.rstrip("0"))
+    return -(exponent + trailing) <= scale and len(digits) + exponent <= precision - scale
 
 
 def _integer_of(bits: int) -> Callable[[str], bool]:
     bound = 2 ** (bits - 1)
-    return lambda text: bool(_INTEGER.fullmatch(text)) and len(text) < 64 and -bound <= int(text) < bound
+    return lambda text: bool(_INTEGER.fullmatch(text)) and len(text) <= 20 and -bound <= int(text) < bound
+
+
+def _binary_of(kind: type[np.floating[Any]], safe: int, most: int) -> Callable[[str], bool]:
+    """Whether a number has no more digits than `kind` can tell apart and, if it is whole, is exactly that number."""
+
+    def fits(text: str) -> bool:
+        if not _is_number(text):
+            return False
+        with np.errstate(over="ignore", under="ignore"):
+            value = kind(text)
+        count = len(_digits(text))
+        if not np.isfinite(value) or (value == 0 and count):
+            return False
+        is_whole = _WHOLE_NUMBER.fullmatch(text)
+        return count <= safe or (count <= most and (not is_whole or Decimal(float(value)) == Decimal(text)))
+
+    return fits
+
+
+def _digits(number: str) -> str:
+    """The significant digits of a number's text: no sign, point, exponent, nor zeros at either end."""
+    return re.sub(r"[eE].*|[-.]", "", number).strip("0")
 
 
 def _is_date(text: str) -> bool:
-    return bool(re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII)) and _parses(date.fromisoformat, text)
+    return bool(_DATE.fullmatch(text)) and _parses(date.fromisoformat, text)
 
 
 def _is_timestamp(text: str) -> bool:
-    return bool(re.match(r"\d{4}-\d\d-\d\d", text, re.ASCII)) and _parses(datetime.fromisoformat, text)
+    return bool(_TIMESTAMP.fullmatch(text)) and _parses(datetime.fromisoformat, text[:19])
 
 
 def _parses(parse: Callable[[str], object], text: str) -> bool:
@@ -112,8 +142,8 @@ _ACCEPTS: dict[str, Callable[[str], bool]] = {
     "BOOLEAN": lambda text: text in ("true", "false"),
     "INT": _integer_of(32),
     "BIGINT": _integer_of(64),
-    "FLOAT": lambda text: bool(_NUMBER.fullmatch(text)),
-    "DOUBLE": lambda text: bool(_NUMBER.fullmatch(text)),
+    "FLOAT": _binary_of(np.float32, safe=6, most=9),
+    "DOUBLE": _binary_of(np.float64, safe=15, most=17),
     "DATE": _is_date,
     "TIMESTAMP": _is_timestamp,
 }

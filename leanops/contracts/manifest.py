@@ -6,11 +6,13 @@ contract that changes in between changes the next tick and not this one.
 
 import hashlib
 import os
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from leanops.contracts.model import Contract
 from leanops.errors import StateCorrupt, disk_faults_named
@@ -48,25 +50,30 @@ class Manifest(BaseModel):
 
     def save(self, folder: Path) -> None:
         """Write the manifest under its version. Whoever reads that version finds all of it or nothing."""
-        path = _path(folder, self.version)
-        if path.exists():
-            return
+        path, content = _path(folder, self.version), self.content.encode()
+        with suppress(OSError):
+            if path.read_bytes() == content:
+                return
         with disk_faults_named(folder):
-            draft = path.with_suffix(f".{os.getpid()}.draft")
-            draft.write_text(self.content)
+            draft = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.draft")
+            draft.write_bytes(content)
             draft.replace(path)
 
     @classmethod
     def load(cls, folder: Path, version: str) -> "Manifest":
         """The manifest that was saved as `version`."""
         path = _path(folder, version)
+        cause: Exception | None = None
         try:
-            return cls.model_validate_json(path.read_text())
-        except (FileNotFoundError, ValidationError) as error:
-            raise StateCorrupt(
-                f"The manifest {path} that this run was planned with is gone or damaged.",
-                "Reload the code location and start the run again.",
-            ) from error
+            manifest = cls.model_validate_json(path.read_bytes())
+            if manifest.version == version:
+                return manifest
+        except (OSError, ValueError) as error:
+            cause = error
+        raise StateCorrupt(
+            f"The manifest {path} that this run was planned with is gone or damaged.",
+            "Reload the code location and start the run again.",
+        ) from cause
 
 
 def _path(folder: Path, version: str) -> Path:

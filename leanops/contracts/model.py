@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
 from pydantic_core.core_schema import ValidationInfo
 
 from leanops.contracts.column_types import ColumnType
@@ -46,7 +46,7 @@ class _Strict(BaseModel):
 class EnvelopeColumn(_Strict):
     """A column that is filled from a field of the payload's envelope, `source` being its dotted path."""
 
-    name: Annotated[str, BeforeValidator(_safe_name)]
+    name: Annotated[str, AfterValidator(_safe_name)]
     source: str
 
     @field_validator("name")
@@ -67,7 +67,7 @@ class EnvelopeColumn(_Strict):
 class PayloadColumn(_Strict):
     """A typed column of Curated, by the name that the payload's field has in Standardized."""
 
-    name: Annotated[str, BeforeValidator(_safe_name)]
+    name: Annotated[str, AfterValidator(_safe_name)]
     type: Annotated[ColumnType, BeforeValidator(_column_type), PlainSerializer(str)]
     format: str | None = None
     cde: bool = False
@@ -97,11 +97,9 @@ class PayloadColumn(_Strict):
 class Contract(_Strict):
     """What a topic's producer promises. `table_name` is the topic's name."""
 
-    table_name: Annotated[str, BeforeValidator(_safe_name)]
+    table_name: Annotated[str, AfterValidator(_safe_name)]
     version: Annotated[int, Field(ge=1)] = 1
     description: str | None = None
-    owners: tuple[Annotated[str, StringConstraints(min_length=1), BeforeValidator(_owner)], ...] = Field(
-        default=(), strict=False
-    )
-    envelope_columns: tuple[EnvelopeColumn, ...] = Field(strict=False)
+    owners: tuple[Annotated[str, AfterValidator(_owner)], ...] = Field(default=(), strict=False)
+    envelope_columns: tuple[EnvelopeColumn, ...] = Field(strict=False, max_length=MAX_COLUMNS)
     payload_columns: tuple[PayloadColumn, ...] = Field(strict=False, min_length=1, max_length=MAX_COLUMNS)

@@ -1,6 +1,7 @@
 """From the bytes of a contract file to a contract, or to every problem of it at once, each with its JSON path."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -27,7 +28,7 @@ def read_contract(content: bytes, topic: str, where: str) -> Contract:
     try:
         contract = Contract.model_validate(document)
     except ValidationError as error:
-        problems = [_problem(each) for each in error.errors(include_url=False)] + problems
+        problems = [_problem(each) for each in error.errors(include_url=False) if not _is_echo(each)] + problems
     if problems:
         raise _invalid(where, sorted(problems, key=lambda problem: problem.path))
     return contract
@@ -48,14 +49,22 @@ def _document(content: bytes) -> dict[str, Any]:
         raise ValueError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from None
     except RecursionError:
         raise ValueError("the file is nested deeper than any contract.") from None
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("the file is nested deeper than any contract.") from None
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"the file has half a character, {error.object[error.start]!a}, which no text can hold."
+        ) from None
     if not isinstance(document, dict):
         raise ValueError("a contract is a JSON object.")
     return document
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if repeated := sorted({key for key in keys if keys.count(key) > 1}):
+    counts = Counter(key for key, _ in pairs)
+    if repeated := sorted(key for key, count in counts.items() if count > 1):
         raise ValueError(f"not a contract: the key {', '.join(map(repr, repeated))} stands twice in one object.")
     return dict(pairs)
 
@@ -95,13 +104,21 @@ def _problem(error: ErrorDetails) -> Problem:
             return Problem(path, f"{error['msg'][0].lower()}{error['msg'][1:]}, found {_shown(error['input'])}.")
 
 
+def _is_echo(error: ErrorDetails) -> bool:
+    """A list whose every item was refused counts as empty; what was wrong with the items is said already."""
+    return error["type"] == "too_short" and bool(error["input"])
+
+
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "something nested very deeply"
     return text if len(text) <= 60 else text[:57] + "…"
 
 
 def _nearest_key(location: tuple[int | str, ...]) -> str:
     model = _COLUMN_LISTS.get(str(location[0]), Contract) if len(location) > 1 else Contract
     known = list(model.model_fields)
-    match = get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
+    match = get_close_matches(str(location[-1]).lower(), known, n=1, cutoff=0.5)
     return f"Did you mean {match[0]!r}?" if match else f"Known here: {', '.join(known)}."

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
 from pyiceberg.table import Table
 
@@ -60,11 +62,18 @@ def land_file(
 
     Every bad line is reported with its number. Then nothing lands, or only the good lines if that was asked for.
     """
+    if file.exists() and not (file.is_file() or file.is_dir()):
+        raise LandingFileUnreadable(
+            f"{file} is a pipe or a device, and a landing reads its file twice.", "Save it to a file and land that."
+        )
     now = datetime.now(UTC)
     checked = _check(file, first_day, now, advance)
     if checked.bad and not skip_bad:
         raise EnvelopesInvalid(
-            f"{file} did not land: it", checked.problems, "Mend these lines, or land the others with --skip-bad."
+            f"{file} did not land: it",
+            checked.problems,
+            "Mend these lines, or land the others with --skip-bad.",
+            checked.bad,
         )
     if not checked.good:
         return Landed(topic, 0, {}, None, checked.problems)
@@ -76,34 +85,64 @@ def land_file(
         for envelopes in _chunks(_good_envelopes(file, first_day, now))
     )
     with disk_faults_named(Path(table.location().removeprefix("file://"))):
-        snapshot_id = _append(table, chunks, {"leanops.landed-from": file.name})
+        snapshot_id = _append(table, chunks, {"leanops.landed-from": _as_text(file.name)})
     return Landed(topic, sum(days.values()), dict(sorted(days.items())), snapshot_id, checked.problems)
 
 
 def _append(table: Table, chunks: Iterator[pa.Table], properties: dict[str, str]) -> int:
     """One snapshot of all `chunks`, of which one at a time is in memory. Returns its id."""
-    written: list[str] = []
+    written = _Written(table.io)
+    try:
+        files = [file for chunk in chunks for file in _dataframe_to_data_files(table.metadata, chunk, written)]
+    except BaseException:
+        written.remove()
+        raise
     try:
         with (
             table.transaction() as transaction,
             transaction.update_snapshot(snapshot_properties=properties).fast_append() as append,
         ):
-            for chunk in chunks:
-                for data_file in _dataframe_to_data_files(table.metadata, chunk, table.io):
-                    written.append(data_file.file_path)
-                    append.append_data_file(data_file)
+            for file in files:
+                append.append_data_file(file)
     except CommitFailedException as error:
+        # Only this fault is known not to have committed; after any other the files may be part of the table.
+        written.remove()
         raise LandingConflict(
             f"{'.'.join(table.name())} was committed to by others time and again.",
             "Nothing landed. Run the same command again.",
         ) from error
-    except OSError:
-        for path in written:
-            table.io.delete(path)
-        raise
     snapshot = table.current_snapshot()
     assert snapshot is not None
     return snapshot.snapshot_id
+
+
+class _Written(FileIO):
+    """A table's files as they are begun, so that writing that comes to nothing leaves none of them."""
+
+    def __init__(self, io: FileIO) -> None:
+        super().__init__(io.properties)
+        self._io = io
+        self._begun: list[str] = []
+
+    def new_input(self, location: str) -> InputFile:
+        return self._io.new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        self._begun.append(location)
+        return self._io.new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        self._io.delete(location)
+
+    def remove(self) -> None:
+        for location in self._begun:
+            with suppress(OSError):
+                self._io.delete(location)
+
+
+def _as_text(name: str) -> str:
+    """A file's name as text that can be stored: bytes of it that are no UTF-8 become question marks."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def _check(file: Path, first_day: date, now: datetime, advance: Advance) -> _Checked:

@@ -10,18 +10,18 @@ from leanops.progress import Advance
 from leanops.raw.landing import Landed, land_file
 from leanops.settings import Settings
 from leanops_assets.instance import dagster_instance
-from leanops_assets.raw.assets import raw_metadata
+from leanops_assets.metadata import day_metadata
 from leanops_assets.specs import asset_key
-from leanops_resources.dagster_resources import CatalogResource
+from leanops_resources.catalog import LocalCatalog
 from leanops_resources.state.sqlite import SqliteStateStore
 
 
 def land_and_report(settings: Settings, topic: str, file: Path, skip_bad: bool, advance: Advance) -> Landed:
     """Append `file` to RAW in one commit and record a materialisation for each day that it touched."""
     home = Home(settings.home).prepare()
-    iceberg = CatalogResource(home=str(home.path))
+    catalog = LocalCatalog(home).load()
     reserve = SqliteStateStore(home.state).reserve
-    landed = land_file(iceberg.load(), reserve, topic, file, settings.first_day, skip_bad, advance)
+    landed = land_file(catalog, reserve, topic, file, settings.first_day, skip_bad, advance)
     if landed.rows:
         with dagster_instance(home) as instance:
             for day, rows in landed.rows_by_day.items():
@@ -29,7 +29,11 @@ def land_and_report(settings: Settings, topic: str, file: Path, skip_bad: bool, 
                     dg.AssetMaterialization(
                         asset_key(Layer.RAW, topic),
                         partition=day.isoformat(),
-                        metadata={**raw_metadata(iceberg, topic, day), "rows_landed": rows, "landed_from": file.name},
+                        metadata={
+                            **day_metadata(catalog, Layer.RAW, topic, day),
+                            "rows_landed": rows,
+                            "landed_from": file.name,
+                        },
                     )
                 )
     return landed

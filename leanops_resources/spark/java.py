@@ -32,7 +32,9 @@ def require_java() -> str:
     if java is None:
         raise JavaMissing(f"Spark needs Java {OLDEST_JAVA} or newer, and there is no java here.", _how_to_install())
     try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, errors="replace", timeout=30, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         where = f"JAVA_HOME ({home})" if home else java
         raise JavaMissing(

@@ -38,6 +38,7 @@ def server_command(settings: Settings, home: Home) -> list[str]:
         "spark.connect.grpc.binding.port": "0",
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={_LOGGING.as_uri()}",
         "spark.local.dir": str(scratch),
+        "spark.python.daemon.module": "leanops_resources.spark.warm_daemon",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(home.spark / "unused-warehouse"),
@@ -77,6 +78,7 @@ def keep() -> int:
         env={
             **os.environ,
             "SPARK_HOME": str(_spark_home()),
+            "PYSPARK_PYTHON": sys.executable,
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": read_token(home),
         },
         stdin=subprocess.DEVNULL,

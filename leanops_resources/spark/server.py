@@ -10,6 +10,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -151,6 +152,8 @@ def _start(settings: Settings, home: Home) -> Server:
             stderr=output,
             start_new_session=True,
         )
+    # The server outlives whoever started it; should it end first, somebody has to take note of its end.
+    threading.Thread(target=keeper.wait, daemon=True).start()
     deadline = time.monotonic() + settings.spark_start_seconds
     while time.monotonic() < deadline:
         if keeper.poll() is not None:

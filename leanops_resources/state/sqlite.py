@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from leanops.errors import DiskFull, HomeNotWritable, StateBusy, StateCorrupt
 from leanops_resources.state.store import (
     IDEMPOTENCY_TTL,
@@ -45,6 +47,15 @@ class SqliteStateStore(StateStore):
     def __init__(self, path: Path, clock: Callable[[], datetime] = utc_now) -> None:
         self._path = path
         self._clock = clock
+        try:
+            # Whoever is first turns the write-ahead log on; SQLite does not wait for its turn at that.
+            with (
+                FileLock(path.with_suffix(".lock"), timeout=_BUSY_SECONDS),
+                closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as db,
+            ):
+                db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.DatabaseError as error:
+            raise _named(error, path) from error
         with self._transaction() as db:
             if db.execute("PRAGMA user_version").fetchone()[0] < _SCHEMA_VERSION:
                 for statement in _SCHEMA.split(";"):
@@ -56,12 +67,13 @@ class SqliteStateStore(StateStore):
         try:
             with closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)) as db:
                 db.row_factory = sqlite3.Row
-                db.execute("PRAGMA journal_mode = WAL")
                 db.execute("BEGIN IMMEDIATE")
                 try:
                     yield db
                 except BaseException:
-                    db.execute("ROLLBACK")
+                    # SQLite has rolled back by itself where the disk was full.
+                    if db.in_transaction:
+                        db.execute("ROLLBACK")
                     raise
                 db.execute("COMMIT")
         except sqlite3.DatabaseError as error:

@@ -1,0 +1,130 @@
+"""Text to a contract's type, strictly: NULL unless the text is a value of the type and no digit of it is lost.
+
+`try_cast` alone takes blanks around a value, `yes` for a boolean, `12d` and `NaN` for a number, `2024` and
+`2024-01-01Tabc` for a date, `10:00` for a timestamp (of today!), rounds decimals and turns 1e400 into Infinity. So
+the text's form is checked, and where digits could be lost they are compared. A text that is not NULL and whose
+strict cast is NULL is broken.
+
+Timestamps without a zone are read in the session's zone, which must be UTC.
+"""
+
+import re
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+_WHOLE_NUMBER = r"\A-?[0-9]+(\.0+)?\z"
+# Exponents are bounded: 1e999999999 as a decimal would be a number of a billion digits.
+_NUMBER = r"\A-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?0*[0-9]{1,3})?\z"
+_DATE = r"\A(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
+_TIMESTAMP = (
+    r"\A(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6}0*)?(Z|[+-][0-9]{2}:[0-9]{2})?\z"
+)
+# Java reads a decimal of a million digits in a minute: one such value would hold up its whole topic.
+_MAX_NUMBER_LENGTH = 400
+_DECIMAL_TYPE = re.compile(r"DECIMAL\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_ZONE_LETTERS = re.compile(r"[VzOXxZ]")
+_EPOCHS = {
+    "epoch_seconds": ("timestamp_seconds", 1),
+    "epoch_millis": ("timestamp_millis", 1_000),
+    "epoch_micros": ("timestamp_micros", 1_000_000),
+}
+_FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799  # of the years 1 and 9999
+# Every decimal of the first number of digits survives the way to the type and back; of more than the second, none does.
+_DIGITS = {"FLOAT": (6, 9), "DOUBLE": (15, 17)}
+
+
+def strict_cast(text: Column, type_name: str, layout: str | None = None) -> Column:
+    """The text as a value of the type, or NULL if it does not fit exactly."""
+    match type_name.upper():
+        case "STRING":
+            return text
+        case "BOOLEAN":
+            return F.when(text.isin("true", "false"), text == "true")
+        case "INT" | "BIGINT" as integer:
+            return _strict_integer(text, integer)
+        case "FLOAT" | "DOUBLE" as binary:
+            return _strict_binary(text, binary)
+        case "DATE":
+            return _strict_date(text, layout)
+        case "TIMESTAMP":
+            return _strict_timestamp(text, layout)
+        case other if decimal := _DECIMAL_TYPE.fullmatch(other):
+            return _strict_decimal(text, int(decimal[1]), int(decimal[2]))
+        case other:
+            raise ValueError(f"no strict cast to {other}")
+
+
+def is_broken(text: Column, value: Column) -> Column:
+    """Whether a text was there and its strict cast refused it."""
+    return text.isNotNull() & value.isNull()
+
+
+def _strict_integer(text: Column, integer: str) -> Column:
+    """An integer is what it prints as: no blanks, no plus, no leading zeros, no exponent."""
+    value = text.try_cast(integer)
+    return F.when((value.cast("STRING") == text) | (text == "-0"), value)
+
+
+def _strict_decimal(text: Column, precision: int, scale: int) -> Column:
+    """Plain texts within the scale are cast at once; others only if no digit but zeros gets lost."""
+    fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
+    value = _bounded(text).try_cast(f"DECIMAL({precision},{scale})")
+    loses_nothing = _digits(value.cast("STRING")) == _digits(text)
+    return F.when(text.rlike(rf"\A-?(0|[1-9][0-9]*){fraction}\z"), value).when(
+        text.rlike(_NUMBER) & loses_nothing, value
+    )
+
+
+def _strict_binary(text: Column, binary: str) -> Column:
+    """A finite number with no more digits than the type can tell apart; a whole number is exactly that number.
+
+    How Java prints a binary number has changed between its versions, so nothing here depends on it.
+    """
+    safe, most = _DIGITS[binary]
+    value = _bounded(text).try_cast(binary)
+    count = F.length(_digits(text))
+    is_exact = value.try_cast("DECIMAL(38,0)") == text.try_cast("DECIMAL(38,0)")
+    fits = (count <= safe) | ((count <= most) & (~text.rlike(_WHOLE_NUMBER) | F.coalesce(is_exact, F.lit(False))))
+    is_there = (F.abs(value) < float("inf")) & ~((value == 0) & (count > 0))
+    return F.when(text.rlike(_NUMBER) & is_there & fits, value)
+
+
+def _strict_date(text: Column, layout: str | None) -> Column:
+    if layout is None:
+        return F.when(text.rlike(_DATE), text.try_cast("DATE"))
+    value = F.try_to_timestamp(text, F.lit(layout)).cast("DATE")
+    return F.when(_in_range(value) & (F.date_format(value, layout) == text), value)
+
+
+def _strict_timestamp(text: Column, layout: str | None) -> Column:
+    if layout is None:
+        return F.when(text.rlike(_TIMESTAMP), text.try_cast("TIMESTAMP"))
+    if layout in _EPOCHS:
+        return _from_epoch(text, layout)
+    value = F.try_to_timestamp(text, F.lit(layout))
+    if _ZONE_LETTERS.search(re.sub(r"'[^']*'", "", layout)):
+        return F.when(_in_range(value), value)
+    return F.when(_in_range(value) & (F.date_format(value, layout) == text), value)
+
+
+def _from_epoch(text: Column, layout: str) -> Column:
+    function, per_second = _EPOCHS[layout]
+    number = strict_cast(text, "BIGINT")
+    in_range = number.between(_FIRST_SECOND * per_second, (_LAST_SECOND + 1) * per_second - 1)
+    # The guard is inside: a number out of range would fail the whole query, not only its row.
+    return F.call_function(function, F.when(in_range, number))
+
+
+def _in_range(value: Column) -> Column:
+    """Years 1 to 9999: what every reader of the tables can hold."""
+    return F.year(value).between(1, 9999)
+
+
+def _bounded(text: Column) -> Column:
+    return F.when(F.length(text) <= _MAX_NUMBER_LENGTH, text)
+
+
+def _digits(text: Column) -> Column:
+    """The significant digits of a number's text: no sign, point, exponent, nor zeros at either end."""
+    return F.btrim(F.regexp_replace(text, r"[eE].*|[-.]", ""), F.lit("0"))

@@ -1,0 +1,124 @@
+"""The Curated table of a topic and the table of contract errors."""
+
+from collections.abc import Iterator
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from leanops.contracts.column_types import ColumnType
+from leanops.contracts.model import Contract
+from leanops.names import Layer, table
+from leanops.tables import PROPERTIES, ensure_table
+
+_ICEBERG_TYPES: dict[str, IcebergType] = {
+    "STRING": StringType(),
+    "BOOLEAN": BooleanType(),
+    "INT": IntegerType(),
+    "BIGINT": LongType(),
+    "FLOAT": FloatType(),
+    "DOUBLE": DoubleType(),
+    "DATE": DateType(),
+    "TIMESTAMP": TimestamptzType(),
+}
+
+KEY_COLUMNS = ("message_id", "idempotency_key", "publish_time", "ingestion_ts")
+CURATED_PARTITIONS = PartitionSpec(PartitionField(3, 1000, DayTransform(), "publish_time_day"))
+CURATED_PROPERTIES = {**PROPERTIES, "write.parquet.bloom-filter-enabled.column.idempotency_key": "true"}
+
+ERRORS_SCHEMA = Schema(
+    NestedField(1, "message_id", StringType(), required=True),
+    NestedField(2, "idempotency_key", StringType(), required=True),
+    NestedField(3, "topic_name", StringType(), required=True),
+    NestedField(4, "publish_time", TimestamptzType()),
+    NestedField(5, "ingestion_ts", LongType()),
+    NestedField(
+        6,
+        "broken_rules",
+        ListType(
+            7,
+            StructType(
+                NestedField(8, "column", StringType()),
+                NestedField(
+                    9, "rule", StringType(), doc="cde: missing or blank; type: not a value of the column's type"
+                ),
+                NestedField(10, "value", StringType(), doc="What Standardized holds"),
+            ),
+            element_required=False,
+        ),
+    ),
+    NestedField(11, "contract_version", IntegerType()),
+    NestedField(12, "first_seen", TimestamptzType()),
+    NestedField(13, "closed", TimestamptzType(), doc="When a later version healed or replaced it; NULL while open"),
+)
+ERRORS_PARTITIONS = PartitionSpec(
+    PartitionField(3, 1000, IdentityTransform(), "topic_name"),
+    PartitionField(4, 1001, DayTransform(), "publish_time_day"),
+)
+
+
+def ensure_curated_table(catalog: Catalog, topic: str, contract: Contract) -> Table:
+    """The topic's table, with a column for each of the contract's that it does not have yet."""
+    made = ensure_table(
+        catalog, table(Layer.CURATED, topic), curated_schema(contract), CURATED_PARTITIONS, CURATED_PROPERTIES
+    )
+    there = {field.name for field in made.schema().fields}
+    missing = [field for field in curated_schema(contract).fields if field.name not in there]
+    if missing:
+        with made.update_schema() as update:
+            for field in missing:
+                update.add_column(field.name, field.field_type, doc=field.doc)
+    return made
+
+
+def ensure_errors_table(catalog: Catalog) -> Table:
+    """The one table of all topics' contract errors."""
+    return ensure_table(catalog, table(Layer.ERRORS, ""), ERRORS_SCHEMA, ERRORS_PARTITIONS)
+
+
+def curated_schema(contract: Contract) -> Schema:
+    """The keys, then the envelope's columns, then the contract's, all of these optional: a CDE is a check."""
+    return Schema(*_fields(contract))
+
+
+def envelope_names(contract: Contract) -> list[str]:
+    """The envelope's columns that are no system columns."""
+    return [column.name for column in contract.envelope_columns if column.name not in KEY_COLUMNS]
+
+
+def iceberg_type(kind: ColumnType) -> IcebergType:
+    """The Iceberg type of a contract's type."""
+    if kind.precision is not None and kind.scale is not None:
+        return DecimalType(kind.precision, kind.scale)
+    return _ICEBERG_TYPES[kind.name]
+
+
+def _fields(contract: Contract) -> Iterator[NestedField]:
+    yield NestedField(1, "message_id", StringType(), required=True)
+    yield NestedField(2, "idempotency_key", StringType(), required=True)
+    yield NestedField(3, "publish_time", TimestamptzType())
+    yield NestedField(4, "ingestion_ts", LongType())
+    number = 4
+    for name in envelope_names(contract):
+        number += 1
+        yield NestedField(number, name, StringType())
+    for column in contract.payload_columns:
+        number += 1
+        yield NestedField(number, column.name, iceberg_type(column.type), doc=column.description)

@@ -1,0 +1,95 @@
+"""The Standardized table of a topic and the table of parse errors; and the flatten plan that a table carries.
+
+A column's comment holds the path of the payload field that fills it. So the plan of a topic is where its columns are,
+and the way back from a column's name to the field is written beside the column.
+"""
+
+from collections.abc import Iterable
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
+
+from leanops.contracts.model import Contract
+from leanops.names import Layer, table
+from leanops.standardized.flatten_plan import (
+    KEY_IN_PAYLOAD,
+    OVERFLOW_COLUMN,
+    FlatColumn,
+    FlattenPlan,
+    column_from_comment,
+)
+from leanops.tables import PROPERTIES, ensure_table
+
+STANDARDIZED_SCHEMA = Schema(
+    NestedField(1, "message_id", StringType(), required=True),
+    NestedField(2, "idempotency_key", StringType(), required=True, doc="The record; its latest version is this row"),
+    NestedField(3, "publish_time", TimestamptzType()),
+    NestedField(4, "ingestion_ts", LongType(), doc="When it landed, in whole seconds since 1970"),
+    NestedField(5, "landing_seq", LongType(), doc="Order of landing within the topic"),
+    NestedField(6, OVERFLOW_COLUMN, StringType(), doc="Fields beyond the topic's cap on columns, as one JSON object"),
+)
+STANDARDIZED_PARTITIONS = PartitionSpec(PartitionField(3, 1000, DayTransform(), "publish_time_day"))
+STANDARDIZED_PROPERTIES = {**PROPERTIES, "write.parquet.bloom-filter-enabled.column.idempotency_key": "true"}
+
+PARSE_ERRORS_SCHEMA = Schema(
+    NestedField(1, "message_id", StringType(), required=True),
+    NestedField(2, "topic_name", StringType(), required=True),
+    NestedField(3, "publish_time", TimestamptzType()),
+    NestedField(4, "ingestion_ts", LongType()),
+    NestedField(5, "landing_seq", LongType()),
+    NestedField(6, "idempotency_key", StringType(), doc="The key that came with the message, outside its payload"),
+    NestedField(7, "json_payload", StringType(), doc="The payload's text, untouched"),
+    NestedField(8, "error_kind", StringType()),
+    NestedField(9, "error_reason", StringType(), doc="What is wrong, for the producer"),
+    NestedField(10, "error_position", IntegerType(), doc="The byte of the payload at which it is wrong"),
+)
+PARSE_ERRORS_PARTITIONS = PartitionSpec(
+    PartitionField(2, 1000, IdentityTransform(), "topic_name"),
+    PartitionField(3, 1001, DayTransform(), "publish_time_day"),
+)
+
+
+def ensure_standardized_table(catalog: Catalog, topic: str, contract: Contract) -> Table:
+    """The topic's table with at least the columns of its envelope."""
+    made = ensure_table(
+        catalog,
+        table(Layer.STANDARDIZED, topic),
+        STANDARDIZED_SCHEMA,
+        STANDARDIZED_PARTITIONS,
+        STANDARDIZED_PROPERTIES,
+    )
+    return add_columns(made, plan_of(made, contract).columns)
+
+
+def ensure_parse_errors_table(catalog: Catalog) -> Table:
+    """The one table of all topics' parse errors."""
+    return ensure_table(catalog, table(Layer.PARSE_ERRORS, ""), PARSE_ERRORS_SCHEMA, PARSE_ERRORS_PARTITIONS)
+
+
+def plan_of(standardized: Table, contract: Contract) -> FlattenPlan:
+    """The plan that a table carries: the envelope's columns by the contract, then the others by their comments."""
+    envelope = [
+        FlatColumn(tuple(column.source.split(".")), _internal_name(column.name)) for column in contract.envelope_columns
+    ]
+    others = [column_from_comment(each.name, each.doc) for each in standardized.schema().fields]
+    paths = {column.path for column in envelope}
+    return FlattenPlan((*envelope, *(column for column in others if column and column.path not in paths)))
+
+
+def add_columns(standardized: Table, columns: Iterable[FlatColumn]) -> Table:
+    """The table with a STRING column for each of `columns`; those that it has already stay as they are."""
+    there = {field.name for field in standardized.schema().fields}
+    missing = [column for column in columns if column.name not in there and column.name != KEY_IN_PAYLOAD]
+    if missing:
+        with standardized.update_schema() as update:
+            for column in missing:
+                update.add_column(column.name, StringType(), doc=column.comment)
+    return standardized
+
+
+def _internal_name(name: str) -> str:
+    return KEY_IN_PAYLOAD if name == "idempotency_key" else name

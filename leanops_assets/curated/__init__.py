@@ -1,0 +1,1 @@
+"""The Curated layer in the asset graph."""

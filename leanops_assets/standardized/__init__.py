@@ -1,0 +1,1 @@
+"""The Standardized layer in the asset graph."""

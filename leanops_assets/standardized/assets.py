@@ -1,0 +1,67 @@
+"""Standardized of a topic with its parse errors: one step."""
+
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import dagster as dg
+
+from leanops.contracts.manifest import Topic
+from leanops.contracts.model import Contract
+from leanops.names import Layer
+from leanops.settings import Settings
+from leanops_assets.checks import in_step_result, in_step_spec
+from leanops_assets.metadata import day_metadata, errors_day_metadata, snapshot_text
+from leanops_assets.partitions import publish_days
+from leanops_assets.specs import asset_key, asset_spec
+from leanops_resources.dagster_resources import CatalogResource, SparkConnectResource
+
+
+def build_standardized_assets(topic: Topic, contract: Contract, settings: Settings) -> dg.AssetsDefinition:
+    """The step that makes a topic's Standardized table and its parse errors what RAW says they are."""
+    days = publish_days(settings.first_day)
+    layer_key, errors_key = asset_key(Layer.STANDARDIZED, topic.name), asset_key(Layer.PARSE_ERRORS, topic.name)
+
+    @dg.multi_asset(
+        name=f"standardized__{topic.name}",
+        specs=[
+            asset_spec(layer, topic, [Layer.RAW], Path(__file__), settings)
+            for layer in (Layer.STANDARDIZED, Layer.PARSE_ERRORS)
+        ],
+        check_specs=[in_step_spec(Layer.STANDARDIZED, topic.name, days)],
+        partitions_def=days,
+    )
+    def standardize(
+        context: dg.AssetExecutionContext, iceberg: CatalogResource, spark: SparkConnectResource
+    ) -> Iterator[dg.MaterializeResult[None]]:
+        from leanops.standardized.build import build_standardized
+        from leanops.standardized.table import ensure_parse_errors_table
+
+        begun = time.monotonic()
+        day, catalog = date.fromisoformat(context.partition_key), iceberg.load()
+        build = build_standardized(spark.session, catalog, topic.name, contract)
+        context.log.info("%s", build if build.is_new else "Nothing new in RAW.")
+        yield dg.MaterializeResult(
+            asset_key=errors_key,
+            metadata=errors_day_metadata(ensure_parse_errors_table(catalog), topic.name, day),
+        )
+        yield dg.MaterializeResult(
+            asset_key=layer_key,
+            metadata={
+                **day_metadata(catalog, Layer.STANDARDIZED, topic.name, day),
+                "dagster/row_count": build.rows,
+                "anything_new": build.is_new,
+                "raw_rows": build.rows_in,
+                "duplicates": build.duplicates,
+                "parse_errors": build.parse_errors,
+                "superseded": build.superseded,
+                "new_columns": list(build.new_columns),
+                "raw_snapshot": snapshot_text(build.raw_snapshot),
+                "contract_version": contract.version,
+                "seconds": round(time.monotonic() - begun, 2),
+            },
+            check_results=[in_step_result(catalog, Layer.RAW, topic.name, build.raw_snapshot)],
+        )
+
+    return standardize
