@@ -1,0 +1,126 @@
+"""The main job on real Spark and Iceberg, through a real Dagster instance."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dagster as dg
+import pytest
+from pyiceberg.catalog import Catalog
+
+from leanops.home import Home
+from leanops.names import Layer, table
+from leanops_assets.definitions import defs
+from leanops_assets.instance import dagster_instance
+from leanops_assets.specs import asset_key
+from leanops_resources.catalog import LocalCatalog
+from leanops_resources.dagster_resources import SparkConnectResource
+from tests.conftest import EXAMPLES, Said
+
+Leanops = Callable[..., Said]
+QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+
+
+def tick(home: Home, day: str, *topics: str) -> dg.ExecuteInProcessResult:
+    definitions = defs()
+    known = definitions.resolve_asset_graph().get_all_asset_keys()
+    selected = {asset_key(layer, topic) for layer in Layer for topic in topics} & known
+    with dagster_instance(home) as instance:
+        return definitions.resolve_job_def("tick").execute_in_process(
+            instance=instance, partition_key=day, asset_selection=list(selected), run_config=QUIET
+        )
+
+
+def metadata(run: dg.ExecuteInProcessResult, layer: Layer, topic: str) -> Mapping[str, Any]:
+    key = asset_key(layer, topic)
+    materialised = [event for event in run.get_asset_materialization_events() if event.asset_key == key]
+    return {name: value.value for name, value in materialised[0].materialization.metadata.items()}
+
+
+def rows(catalog: Catalog, layer: Layer, topic: str) -> list[dict[str, Any]]:
+    found = catalog.load_table(table(layer, topic)).scan().to_arrow().to_pylist()
+    return sorted((row for row in found if row.get("topic_name", topic) == topic), key=lambda row: row["message_id"])
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: SparkConnectResource) -> None:
+        raise AssertionError("Spark was asked for")
+
+    monkeypatch.setattr(SparkConnectResource, "_init_session", refuse)
+
+
+def test_the_samples_become_exactly_what_they_should(warm_home: Home, leanops: Leanops) -> None:
+    for topic in ("events", "orders", "payments", "user_profiles"):
+        leanops("land", topic, EXAMPLES / f"{topic}.ndjson")
+    run = tick(warm_home, "2026-01-15", "events", "orders", "payments", "user_profiles")
+    catalog = LocalCatalog(warm_home).load()
+
+    events = {row["message_id"]: row for row in rows(catalog, Layer.STANDARDIZED, "events")}
+    assert set(events) == {f"evt-{number:04}" for number in range(7)}
+    assert events["evt-0001"]["idempotency_key"] == "event/1"
+    assert events["evt-0001"]["correlation_id"] == "c-0"
+    assert events["evt-0001"]["event_userid"] == "u-100"
+    assert events["evt-0001"]["event_metadata_ipaddress"] == "203.0.113.2"
+    assert events["evt-0006"]["event_metadata_screen_width"] == "390"
+    assert "_metadata_idempotencykeyresource" not in events["evt-0001"]
+    (refused,) = rows(catalog, Layer.PARSE_ERRORS, "events")
+    assert refused["message_id"] == "evt-0007"
+    assert refused["error_kind"] == "truncated"
+    assert refused["json_payload"] == '{"sessionId": "s-4", "event": {'
+
+    orders = {row["idempotency_key"]: row for row in rows(catalog, Layer.CURATED, "orders")}
+    assert set(orders) == {"order/1", "order/2", "order/3", "order/5"}
+    assert orders["order/1"]["status"] == "shipped"
+    assert str(orders["order/1"]["amount"]) == "129.90"
+    assert str(orders["order/1"]["placed_on"]) == "2026-01-15"
+    (order_error,) = rows(catalog, Layer.ERRORS, "orders")
+    assert order_error["broken_rules"] == [{"column": "amount", "rule": "type", "value": "12abc"}]
+    assert order_error["closed"] is None
+    assert order_error["contract_version"] == 3
+
+    payments = {row["message_id"]: row for row in rows(catalog, Layer.CURATED, "payments")}
+    assert str(payments["pay-0003"]["amount"]) == "1234567890123456.7891"
+    broken = {row["message_id"]: row["broken_rules"] for row in rows(catalog, Layer.ERRORS, "payments")}
+    assert broken == {
+        "pay-0004": [{"column": "amount", "rule": "cde", "value": None}],
+        "pay-0005": [{"column": "amount", "rule": "type", "value": "49.99999"}],
+    }
+
+    profiles = {row["idempotency_key"]: row for row in rows(catalog, Layer.CURATED, "user_profiles")}
+    assert profiles["user/100"]["display_name"] == "Ada"
+    assert profiles["user/101"]["email"] == "user101@example.com"
+    assert profiles["user/102"]["locale"] == "en"
+
+    shown = metadata(run, Layer.STANDARDIZED, "events")
+    counted = {name: shown[name] for name in ("raw_rows", "duplicates", "parse_errors", "superseded")}
+    assert counted == {"raw_rows": 9, "duplicates": 1, "parse_errors": 1, "superseded": 0}
+    assert shown["dagster/partition_row_count"] == 4
+    assert metadata(run, Layer.CURATED, "orders")["errors_by_rule"] == {"amount: type": 1}
+    assert all(check.passed for check in run.get_asset_check_evaluations())
+
+
+def test_landing_the_same_messages_again_changes_no_table_after_raw(warm_home: Home, leanops: Leanops) -> None:
+    catalog = LocalCatalog(warm_home).load()
+    leanops("land", "device_telemetry", EXAMPLES / "device_telemetry.ndjson")
+    tick(warm_home, "2026-01-14", "device_telemetry")
+    before = [rows(catalog, layer, "device_telemetry") for layer in (Layer.STANDARDIZED, Layer.CURATED, Layer.ERRORS)]
+    leanops("land", "device_telemetry", EXAMPLES / "device_telemetry.ndjson")
+    run = tick(warm_home, "2026-01-14", "device_telemetry")
+    after = [rows(catalog, layer, "device_telemetry") for layer in (Layer.STANDARDIZED, Layer.CURATED, Layer.ERRORS)]
+    assert after == before
+    assert metadata(run, Layer.STANDARDIZED, "device_telemetry")["duplicates"] == 13
+
+
+def test_a_tick_with_nothing_new_does_not_wake_spark(home: Home, no_spark: None) -> None:
+    run = tick(home, "2026-01-14", "orders")
+    assert run.success
+    assert metadata(run, Layer.STANDARDIZED, "orders")["anything_new"] is False
+
+
+def test_a_topic_without_a_contract_buffers_in_raw(home: Home, leanops: Leanops, no_spark: None) -> None:
+    leanops("land", "support_chats", EXAMPLES / "support_chats.ndjson")
+    run = tick(home, "2026-01-14", "support_chats")
+    assert [event.asset_key for event in run.get_asset_materialization_events()] == [
+        dg.AssetKey(["raw", "support_chats"])
+    ]
+    assert metadata(run, Layer.RAW, "support_chats")["dagster/partition_row_count"] == 3

@@ -1,0 +1,126 @@
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import uuid4
+
+import grpc
+import psutil
+import pytest
+from pyspark.sql.connect.proto.base_pb2 import ConfigRequest
+from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
+
+from leanops.errors import SparkUnavailable
+from leanops.home import Home
+from leanops.settings import Settings
+from leanops_resources.spark.server import Server, running, server_url, stop
+
+ASK = "from leanops.settings import Settings; from leanops_resources.spark.server import server_url as ask; "
+
+
+def ask_in_a_process_of_its_own(home: Home) -> str:
+    code = ASK + "print(ask(Settings.load()))"
+    environment = {**os.environ, "LEANOPS_HOME": str(home.path)}
+    asked = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return asked.stdout.strip()
+
+
+def recorded(home: Home) -> Server:
+    server = Server.recorded(home)
+    assert server is not None
+    return server
+
+
+def test_the_life_of_a_server(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home").prepare()
+
+    # Ten processes that ask at the same moment get the same server.
+    with ThreadPoolExecutor(10) as pool:
+        urls = set(pool.map(ask_in_a_process_of_its_own, [home] * 10))
+    assert len(urls) == 1
+    first = recorded(home)
+    assert first.is_up()
+
+    # It listens on the loopback only.
+    listening = [each.laddr.ip for each in psutil.Process(first.spark.pid).net_connections() if each.status == "LISTEN"]
+    assert listening
+    assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
+
+    # Its token is its owner's alone, is not on any command line, and nobody is served without it.
+    token = home.spark / "token"
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    assert token.read_text() not in " ".join(psutil.Process(first.spark.pid).cmdline())
+    for metadata in ([], [("authorization", "Bearer guessed")]):
+        with grpc.insecure_channel(f"localhost:{first.port}") as channel, pytest.raises(grpc.RpcError) as refused:
+            SparkConnectServiceStub(channel).Config(ConfigRequest(session_id=str(uuid4())), metadata=metadata)
+        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+    # One that was killed, its keeper with it, is replaced by whoever asks next.
+    for process in (first.keeper, first.spark):
+        psutil.Process(process.pid).kill()
+    psutil.wait_procs([psutil.Process(pid) for pid in (first.spark.pid,) if psutil.pid_exists(pid)], timeout=10)
+    assert running(home) is None
+    ask_in_a_process_of_its_own(home)
+    second = recorded(home)
+    assert second.is_up()
+    assert second.spark != first.spark
+
+    # Removing the home is a full reset: the server notices and ends.
+    processes = [psutil.Process(process.pid) for process in (second.keeper, second.spark)]
+    shutil.rmtree(home.path)
+    _, left = psutil.wait_procs(processes, timeout=30)
+    assert not left
+
+
+def test_a_server_whose_keeper_was_killed_is_ended_by_stop(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home").prepare()
+    server_url(Settings(home=home.path))
+    server = recorded(home)
+    spark = psutil.Process(server.spark.pid)
+    psutil.Process(server.keeper.pid).kill()
+
+    assert stop(home)
+    assert not spark.is_running()
+    assert running(home) is None
+    assert not stop(home)
+
+
+def test_a_server_that_is_up_is_found_again(spark_home: Home) -> None:
+    settings = Settings(home=spark_home.path)
+    assert server_url(settings) == server_url(settings)
+
+
+def test_an_existing_cluster_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://spark.example.com:15002")
+    monkeypatch.setenv("LEANOPS_HOME", str(tmp_path / "home"))
+    assert server_url(Settings.load()) == "sc://spark.example.com:15002"
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_master_and_the_memory_reach_the_server() -> None:
+    from leanops_resources.spark.keeper import server_command
+
+    settings = Settings(spark_master="spark://cluster:7077", spark_driver_memory="3g")
+    command = server_command(settings, Home(settings.home))
+    assert "--master=spark://cluster:7077" in command
+    assert "--driver-memory=3g" in command
+    # Executors on other machines must reach the driver.
+    assert not any("spark.driver.host" in each for each in command)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"spark_driver_memory": "900000g"}, "Lower LEANOPS_SPARK_DRIVER_MEMORY"),
+        ({"spark_master": "nonsense"}, "ended before it was up"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why(tmp_path: Path, setting: dict[str, str], said: str) -> None:
+    home = Home(tmp_path / "home").prepare()
+    with pytest.raises(SparkUnavailable, match=said) as failure:
+        server_url(Settings(home=home.path, **setting))
+    assert failure.value.hint
+    assert running(home) is None
