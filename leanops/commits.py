@@ -10,9 +10,15 @@ _PREFIX = "leanops."
 
 def stands_for(table: Table, checkpoint: Mapping[str, str]) -> bool:
     """Whether the table's last commit was made for exactly this checkpoint."""
-    snapshot = table.current_snapshot()
+    found = checkpoint_of(table)
+    return all(found.get(key) == value for key, value in checkpoint.items())
+
+
+def checkpoint_of(table: Table | None) -> dict[str, str]:
+    """What the table's last commit says it stands for."""
+    snapshot = table.current_snapshot() if table else None
     summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
-    return all(summary.get(_PREFIX + key) == value for key, value in checkpoint.items())
+    return {key.removeprefix(_PREFIX): value for key, value in summary.items() if key.startswith(_PREFIX)}
 
 
 def replace_rows(rows: DataFrame, table: str, where: Column, checkpoint: Mapping[str, str]) -> None:

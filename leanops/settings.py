@@ -32,6 +32,9 @@ class Settings(BaseSettings):
     code_server_port: int = Field(
         default=0, ge=0, le=65535, description="Port of the Dagster code server, loopback only; 0 takes any free one."
     )
+    tick_minutes: PositiveInt = Field(
+        default=15, description="How often the tick looks for what has landed and builds it."
+    )
     spark_master: str = Field(
         default="local[*]",
         description="Master of the Spark Connect server that is started for this home, such as `spark://host:7077`.",

@@ -1,8 +1,12 @@
 """How the graph is put together, and nothing else."""
 
+import gc
 import warnings
 
 import dagster as dg
+
+# Loading makes some million objects that all stay: the collector would walk them again and again, and find nothing.
+gc.set_threshold(200_000, 20, 20)
 
 # Code references and partitioned checks are worth having before Dagster calls them finished; one line per topic saying
 # so is not.
@@ -19,6 +23,7 @@ def defs() -> dg.Definitions:
     from leanops_assets.manifests import PIN, planned_manifest
     from leanops_assets.ops.assets import build_topic_registry
     from leanops_assets.schedules import schedules
+    from leanops_assets.sensors import build_tick_sensor
     from leanops_resources.dagster_resources import embedded_resources
 
     settings = Settings.load()
@@ -27,6 +32,7 @@ def defs() -> dg.Definitions:
         assets=[*topic_assets(manifest, settings), build_topic_registry(manifest)],
         jobs=[jobs.tick, jobs.topic_registry],
         schedules=schedules(),
+        sensors=[build_tick_sensor(manifest, settings)],
         resources=embedded_resources(settings),
         executor=dg.in_process_executor,
     ).with_reconstruction_metadata({PIN: manifest.version})

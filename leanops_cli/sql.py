@@ -1,6 +1,5 @@
 """`leanops sql`: a statement on the warm Spark server."""
 
-import logging
 from itertools import islice
 from typing import Annotated
 
@@ -30,8 +29,6 @@ def sql(
     from leanops_resources.catalog import LocalCatalog
     from leanops_resources.spark.session import attach
 
-    # PySpark logs every refused statement with its whole stack; the sentence below says it once.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     settings = Settings.load()
     catalog = LocalCatalog(Home(settings.home).prepare())
     catalog.load()

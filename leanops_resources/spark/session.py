@@ -1,5 +1,6 @@
 """A session on the Spark server, with the catalog in it."""
 
+import logging
 from typing import Any, cast
 
 from pyspark.errors import PySparkException
@@ -25,6 +26,9 @@ _SESSION = {
 
 def attach(settings: Settings, catalog: IcebergCatalog) -> SparkSession:
     """A new session of its own on the server that `settings` mean."""
+    # PySpark logs what it raises, with its whole stack, as JSON, on the terminal; the exception says it once.
+    for noisy in ("SQLQueryContextLogger", "pyspark.sql.connect.logging"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
     builder = SparkSession.builder.remote(server_url(settings))
     for key, value in {**catalog.spark_conf(), **_SESSION}.items():
         builder = builder.config(key, value)

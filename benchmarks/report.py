@@ -1,0 +1,21 @@
+"""How a measurement is told: a heading, a table, and what to know about it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Section:
+    """One benchmark's result."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[object, ...]]
+    note: str
+
+    def __str__(self) -> str:
+        lines = [f"## {self.title}", "", _row(self.columns), _row(["---"] * len(self.columns))]
+        return "\n".join([*lines, *map(_row, self.rows), "", self.note, ""])
+
+
+def _row(cells: object) -> str:
+    return f"| {' | '.join(str(cell) for cell in cells)} |"  # type: ignore[attr-defined]

@@ -1,0 +1,88 @@
+"""What starts work by itself."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime
+
+import dagster as dg
+import pytest
+
+from leanops.home import Home
+from leanops.names import Layer, table
+from leanops.pending import Pending, pending
+from leanops_assets.definitions import defs
+from leanops_assets.sensors import run_requests
+from leanops_resources.catalog import LocalCatalog
+from leanops_resources.dagster_resources import CatalogResource
+from tests.conftest import EXAMPLES, Said
+from tests.platform.test_tick import tick
+
+Leanops = Callable[..., Said]
+NOON = datetime(2026, 1, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+def evaluate(home: Home, instance: dg.DagsterInstance) -> list[dg.RunRequest] | dg.SkipReason:
+    context = dg.build_sensor_context(instance=instance, resources={"iceberg": CatalogResource(home=str(home.path))})
+    result = defs().resolve_sensor_def("tick")(context)
+    assert isinstance(result, list | dg.SkipReason)
+    return result
+
+
+def test_nothing_pending_is_a_skip_with_its_reason(home: Home, instance: dg.DagsterInstance) -> None:
+    result = evaluate(home, instance)
+    assert isinstance(result, dg.SkipReason)
+    assert result.skip_message == "Nothing new in RAW for any of 5 topics with a contract."
+
+
+def test_each_day_on_which_anything_landed_gets_one_run(
+    home: Home, leanops: Leanops, instance: dg.DagsterInstance
+) -> None:
+    for topic in ("orders", "events", "support_chats"):
+        leanops("land", topic, EXAMPLES / f"{topic}.ndjson")
+    requests = evaluate(home, instance)
+    assert isinstance(requests, list)
+    assert [request.partition_key for request in requests] == ["2026-01-14", "2026-01-15"]
+    for request in requests:
+        assert {key.path[-1] for key in request.asset_selection or ()} == {"orders", "events"}
+        assert len(request.asset_selection or ()) == 2 * len(Layer)
+
+
+def test_the_same_work_is_asked_for_once_an_hour() -> None:
+    work = [Pending("orders", frozenset([date(2026, 1, 14)]), raw_snapshot=1)]
+    keys = [run_requests(work, moment)[0].run_key for moment in (NOON, NOON.replace(minute=59), NOON.replace(hour=13))]
+    assert keys[0] == keys[1] != keys[2]
+    more = [Pending("orders", frozenset([date(2026, 1, 14)]), raw_snapshot=2)]
+    assert run_requests(more, NOON)[0].run_key != keys[0]
+
+
+def test_what_is_built_is_pending_no_more_and_a_late_arrival_is_pending_on_its_own_day(
+    warm_home: Home, leanops: Leanops, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    catalog = LocalCatalog(warm_home).load()
+    leanops("land", "user_profiles", EXAMPLES / "user_profiles.ndjson")
+    tick(warm_home, "2026-01-15", "user_profiles")
+    assert pending(catalog, "user_profiles") is None
+
+    late = tmp_path_factory.mktemp("late") / "late.ndjson"
+    late.write_text('{"message_id": "late", "publish_time": "2025-12-24T18:00:00Z", "payload": {}}')
+    leanops("land", "user_profiles", late)
+    found = pending(catalog, "user_profiles")
+    assert found is not None
+    assert found.days == {date(2025, 12, 24)}
+
+
+def test_a_topic_whose_curated_lags_behind_is_pending(warm_home: Home, leanops: Leanops) -> None:
+    catalog = LocalCatalog(warm_home).load()
+    leanops("land", "payments", EXAMPLES / "payments.ndjson")
+    tick(warm_home, "2026-01-15", "payments")
+    catalog.drop_table(table(Layer.CURATED, "payments"))
+    found = pending(catalog, "payments")
+    assert found is not None
+    assert found.days == {date(2026, 1, 15)}
+    tick(warm_home, "2026-01-15", "payments")
+    assert pending(catalog, "payments") is None
