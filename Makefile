@@ -8,10 +8,11 @@ unexport VIRTUAL_ENV
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PACKAGES := leanops leanops_resources leanops_assets leanops_cli
+REQUIRE_PYTHON := import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: Lean-Ops needs Python 3.11 or \
+newer, and $(PYTHON) is " + sys.version.split()[0] + ". Name a newer one: make PYTHON=python3.12")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-long bench lint format lock clean require-python require-java
+.PHONY: help demo dev test test-long bench lint format lock clean
 
 ##@ Use it
 demo: $(READY) ## Land sample messages of six topics and run the main job on them, on embedded defaults
@@ -58,7 +59,9 @@ help: ## Show this list
 		/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The set-up that everything else needs: paid for once, and again only when a lock changes.
-$(READY): requirements-bootstrap.lock requirements-dev.lock pyproject.toml | require-python require-java
+$(READY): requirements-bootstrap.lock requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c '$(REQUIRE_PYTHON)'
+	@$(PYTHON) leanops_resources/spark/java.py
 	@echo "Setting up $(VENV) (once; about a minute) …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.lock
@@ -66,8 +69,3 @@ $(READY): requirements-bootstrap.lock requirements-dev.lock pyproject.toml | req
 	@$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-require-python:
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: Lean-Ops needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ". Name a newer one: make PYTHON=python3.12")'
-
-require-java:
-	@$(PYTHON) leanops_resources/spark/java.py

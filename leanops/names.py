@@ -77,8 +77,12 @@ def topic_of_raw_table(name: str) -> str | None:
 
 
 def asset_path(layer: Layer, topic: str) -> list[str]:
-    """The asset key of a topic's layer."""
-    return [layer.value, topic]
+    """The asset key of a topic's layer; what did not make it into a layer stands below it."""
+    match layer:
+        case Layer.PARSE_ERRORS | Layer.ERRORS:
+            return [asset_group(layer), topic, layer.value]
+        case _:
+            return [layer.value, topic]
 
 
 def asset_group(layer: Layer) -> str:

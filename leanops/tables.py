@@ -22,7 +22,6 @@ def ensure_table(
     identifier: tuple[str, str],
     schema: Schema,
     spec: PartitionSpec,
-    properties: Mapping[str, str] = PROPERTIES,
 ) -> Table:
     """The table, created first if it is not there. Whoever is second to create it gets the first one's."""
     if catalog.table_exists(identifier):
@@ -30,6 +29,6 @@ def ensure_table(
     with suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(identifier[0])
     try:
-        return catalog.create_table(identifier, schema, partition_spec=spec, properties=dict(properties))
+        return catalog.create_table(identifier, schema, partition_spec=spec, properties=dict(PROPERTIES))
     except TableAlreadyExistsError:
         return catalog.load_table(identifier)

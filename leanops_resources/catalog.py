@@ -11,11 +11,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.exc import DatabaseError
 
-from leanops.errors import DiskFull, HomeNotWritable, StateCorrupt
 from leanops.home import Home
 from leanops.names import CATALOG, NAMESPACES, RAW_DB, topic_of_raw_table
+from leanops_resources.sqlite_faults import BUSY_SECONDS, named
 
-_BUSY_SECONDS = 30
+_IF_DAMAGED = (
+    "It is the catalog; the tables' files under warehouse/ are untouched. Put its last good copy in its place, or "
+    "remove LEANOPS_HOME to begin anew."
+)
 
 
 class IcebergCatalog(ABC):
@@ -48,14 +51,14 @@ class LocalCatalog(IcebergCatalog):
                 _write_ahead(self._home.catalog)
                 catalog = SqlCatalog(
                     CATALOG,
-                    uri=f"sqlite:///{quote(str(self._home.catalog))}?timeout={_BUSY_SECONDS}",
+                    uri=f"sqlite:///{quote(str(self._home.catalog))}?timeout={BUSY_SECONDS}",
                     warehouse=f"file://{self._home.warehouse}",
                 )
                 missing = set(NAMESPACES) - {".".join(name) for name in catalog.list_namespaces()}
                 for namespace in missing:
                     catalog.create_namespace(namespace)
         except (sqlite3.DatabaseError, DatabaseError) as error:
-            raise _named(error, self._home.catalog) from error
+            raise named(error, self._home.catalog, _IF_DAMAGED) from error
         return catalog
 
     def spark_conf(self) -> Mapping[str, str]:
@@ -63,7 +66,7 @@ class LocalCatalog(IcebergCatalog):
         return {
             prefix: "org.apache.iceberg.spark.SparkCatalog",
             f"{prefix}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
-            f"{prefix}.uri": f"jdbc:sqlite:{self._home.catalog}?busy_timeout={_BUSY_SECONDS * 1000}",
+            f"{prefix}.uri": f"jdbc:sqlite:{self._home.catalog}?busy_timeout={BUSY_SECONDS * 1000}",
             f"{prefix}.jdbc.schema-version": "V1",
             f"{prefix}.warehouse": f"file://{self._home.warehouse}",
             # With its cache on, Spark does not see what PyIceberg has just committed.
@@ -74,21 +77,6 @@ class LocalCatalog(IcebergCatalog):
 
 def _write_ahead(path: Path) -> None:
     """Readers and the one writer do not wait for each other in a write-ahead log. The file remembers it."""
-    with sqlite3.connect(path, timeout=_BUSY_SECONDS) as db:
+    with sqlite3.connect(path, timeout=BUSY_SECONDS) as db:
         db.execute("PRAGMA journal_mode = WAL")
     db.close()
-
-
-def _named(error: Exception, path: Path) -> Exception:
-    text = str(getattr(error, "orig", error))
-    if "not a database" in text or "malformed" in text:
-        return StateCorrupt(
-            f"The catalog {path} is damaged: {text}.",
-            "The tables' files under warehouse/ are untouched. Put the last good copy of the catalog in its place, "
-            "or remove LEANOPS_HOME to begin anew.",
-        )
-    if "full" in text or "disk I/O" in text:
-        return DiskFull(f"The catalog {path} could not be written: {text}.", "Free some space and run the same again.")
-    if "readonly" in text or "unable to open" in text:
-        return HomeNotWritable(f"The catalog {path} cannot be written: {text}.", "Give yourself write access to it.")
-    return error

@@ -68,20 +68,26 @@ def leanops(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 @pytest.fixture(scope="session")
 def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     """The home of the suite's one Spark server, which ends with the suite."""
-    from leanops_resources.spark.server import server_url, stop
+    from leanops_resources.spark.server import stop
 
     home = Home(tmp_path_factory.mktemp("spark") / "home").prepare()
-    server_url(Settings(home=home.path))
+    server_url_of(home)
     yield home
     stop(home)
 
 
+def server_url_of(home: Home) -> str:
+    """Where a home's own Spark server is, whatever the environment says."""
+    from leanops_resources.spark.server import server_url
+
+    return server_url(Settings().model_copy(update={"home": home.path, "spark_remote": None}))
+
+
 @pytest.fixture
-def warm_home(spark_home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """That home, for the test's own process. Tests share its tables and use topics of their own."""
-    monkeypatch.setenv("LEANOPS_HOME", str(spark_home.path))
-    monkeypatch.setenv("LEANOPS_SCHEMAS", str(PROJECT / "schemas"))
-    return spark_home
+def warm_home(home: Home, spark_home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A new home like any other, whose Spark is the suite's server."""
+    monkeypatch.setenv("SPARK_REMOTE", server_url_of(spark_home))
+    return home
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from pyiceberg.types import (
 from leanops.contracts.column_types import ColumnType
 from leanops.contracts.model import Contract
 from leanops.names import Layer, table
-from leanops.tables import PROPERTIES, ensure_table
+from leanops.tables import ensure_table
 
 _ICEBERG_TYPES: dict[str, IcebergType] = {
     "STRING": StringType(),
@@ -41,7 +41,6 @@ _ICEBERG_TYPES: dict[str, IcebergType] = {
 
 KEY_COLUMNS = ("message_id", "idempotency_key", "publish_time", "ingestion_ts")
 CURATED_PARTITIONS = PartitionSpec(PartitionField(3, 1000, DayTransform(), "publish_time_day"))
-CURATED_PROPERTIES = {**PROPERTIES, "write.parquet.bloom-filter-enabled.column.idempotency_key": "true"}
 
 ERRORS_SCHEMA = Schema(
     NestedField(1, "message_id", StringType(), required=True),
@@ -76,9 +75,7 @@ ERRORS_PARTITIONS = PartitionSpec(
 
 def ensure_curated_table(catalog: Catalog, topic: str, contract: Contract) -> Table:
     """The topic's table, with a column for each of the contract's that it does not have yet."""
-    made = ensure_table(
-        catalog, table(Layer.CURATED, topic), curated_schema(contract), CURATED_PARTITIONS, CURATED_PROPERTIES
-    )
+    made = ensure_table(catalog, table(Layer.CURATED, topic), curated_schema(contract), CURATED_PARTITIONS)
     there = {field.name for field in made.schema().fields}
     missing = [field for field in curated_schema(contract).fields if field.name not in there]
     if missing:

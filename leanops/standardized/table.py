@@ -22,7 +22,7 @@ from leanops.standardized.flatten_plan import (
     FlattenPlan,
     column_from_comment,
 )
-from leanops.tables import PROPERTIES, ensure_table
+from leanops.tables import ensure_table
 
 STANDARDIZED_SCHEMA = Schema(
     NestedField(1, "message_id", StringType(), required=True),
@@ -33,7 +33,6 @@ STANDARDIZED_SCHEMA = Schema(
     NestedField(6, OVERFLOW_COLUMN, StringType(), doc="Fields beyond the topic's cap on columns, as one JSON object"),
 )
 STANDARDIZED_PARTITIONS = PartitionSpec(PartitionField(3, 1000, DayTransform(), "publish_time_day"))
-STANDARDIZED_PROPERTIES = {**PROPERTIES, "write.parquet.bloom-filter-enabled.column.idempotency_key": "true"}
 
 PARSE_ERRORS_SCHEMA = Schema(
     NestedField(1, "message_id", StringType(), required=True),
@@ -55,13 +54,7 @@ PARSE_ERRORS_PARTITIONS = PartitionSpec(
 
 def ensure_standardized_table(catalog: Catalog, topic: str, contract: Contract) -> Table:
     """The topic's table with at least the columns of its envelope."""
-    made = ensure_table(
-        catalog,
-        table(Layer.STANDARDIZED, topic),
-        STANDARDIZED_SCHEMA,
-        STANDARDIZED_PARTITIONS,
-        STANDARDIZED_PROPERTIES,
-    )
+    made = ensure_table(catalog, table(Layer.STANDARDIZED, topic), STANDARDIZED_SCHEMA, STANDARDIZED_PARTITIONS)
     return add_columns(made, plan_of(made, contract).columns)
 
 

@@ -54,7 +54,7 @@ def build_curated_assets(topic: Topic, contract: Contract, settings: Settings) -
                 "anything_new": build.is_new,
                 "standardized_rows": build.rows_in,
                 "open_errors": build.open_errors,
-                "errors_by_rule": dict(build.errors_by_rule),
+                **({"errors_by_rule": dict(build.errors_by_rule)} if build.is_new else {}),
                 "standardized_snapshot": snapshot_text(build.standardized_snapshot),
                 "contract_version": contract.version,
                 "seconds": round(time.monotonic() - begun, 2),

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -16,6 +17,9 @@ from leanops_assets.metadata import day_metadata, errors_day_metadata, snapshot_
 from leanops_assets.partitions import publish_days
 from leanops_assets.specs import asset_key, asset_spec
 from leanops_resources.dagster_resources import CatalogResource, SparkConnectResource
+
+if TYPE_CHECKING:
+    from leanops.standardized.build import StandardizedBuild
 
 
 def build_standardized_assets(topic: Topic, contract: Contract, settings: Settings) -> dg.AssetsDefinition:
@@ -51,12 +55,8 @@ def build_standardized_assets(topic: Topic, contract: Contract, settings: Settin
             metadata={
                 **day_metadata(catalog, Layer.STANDARDIZED, topic.name, day),
                 "dagster/row_count": build.rows,
-                "anything_new": build.is_new,
                 "raw_rows": build.rows_in,
-                "duplicates": build.duplicates,
-                "parse_errors": build.parse_errors,
-                "superseded": build.superseded,
-                "new_columns": list(build.new_columns),
+                **_counts(build),
                 "raw_snapshot": snapshot_text(build.raw_snapshot),
                 "contract_version": contract.version,
                 "seconds": round(time.monotonic() - begun, 2),
@@ -65,3 +65,16 @@ def build_standardized_assets(topic: Topic, contract: Contract, settings: Settin
         )
 
     return standardize
+
+
+def _counts(build: "StandardizedBuild") -> dict[str, Any]:
+    """What only a build that had something to do has counted."""
+    if not build.is_new:
+        return {"anything_new": False}
+    return {
+        "anything_new": True,
+        "duplicates": build.duplicates,
+        "parse_errors": build.parse_errors,
+        "superseded": build.superseded,
+        "new_columns": list(build.new_columns),
+    }

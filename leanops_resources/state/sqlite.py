@@ -9,7 +9,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from leanops.errors import DiskFull, HomeNotWritable, StateBusy, StateCorrupt
+from leanops_resources.sqlite_faults import BUSY_SECONDS, named
 from leanops_resources.state.store import (
     IDEMPOTENCY_TTL,
     LOCK_TTL,
@@ -23,7 +23,10 @@ from leanops_resources.state.store import (
     utc_now,
 )
 
-_BUSY_SECONDS = 30
+_IF_DAMAGED = (
+    "Stop what uses it and move the file away: it is made anew, and checkpoints are read back from the tables. Paused "
+    "topics have to be paused again."
+)
 _SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS checkpoints (
@@ -50,12 +53,12 @@ class SqliteStateStore(StateStore):
         try:
             # Whoever is first turns the write-ahead log on; SQLite does not wait for its turn at that.
             with (
-                FileLock(path.with_suffix(".lock"), timeout=_BUSY_SECONDS),
-                closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as db,
+                FileLock(path.with_suffix(".lock"), timeout=BUSY_SECONDS),
+                closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as db,
             ):
                 db.execute("PRAGMA journal_mode = WAL")
         except sqlite3.DatabaseError as error:
-            raise _named(error, path) from error
+            raise named(error, path, _IF_DAMAGED) from error
         with self._transaction() as db:
             if db.execute("PRAGMA user_version").fetchone()[0] < _SCHEMA_VERSION:
                 for statement in _SCHEMA.split(";"):
@@ -65,7 +68,7 @@ class SqliteStateStore(StateStore):
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         try:
-            with closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)) as db:
+            with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)) as db:
                 db.row_factory = sqlite3.Row
                 db.execute("BEGIN IMMEDIATE")
                 try:
@@ -77,7 +80,7 @@ class SqliteStateStore(StateStore):
                     raise
                 db.execute("COMMIT")
         except sqlite3.DatabaseError as error:
-            raise _named(error, self._path) from error
+            raise named(error, self._path, _IF_DAMAGED) from error
 
     def checkpoint(self, pipeline: str, kind: str) -> Checkpoint | None:
         with self._transaction() as db:
@@ -206,24 +209,3 @@ def _gate(row: Any) -> Gate:
 def _tracked(row: dict[str, Any]) -> TrackedError:
     moments = {key: _moment(row[key]) for key in ("first_seen", "last_seen")}
     return TrackedError(**{**row, **moments, "resolved": _moment(row["resolved"]) if row["resolved"] else None})
-
-
-def _named(error: sqlite3.DatabaseError, path: Path) -> Exception:
-    """SQLite's own faults, each with what to do about it."""
-    match error.sqlite_errorcode & 0xFF if hasattr(error, "sqlite_errorcode") else None:
-        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-            return StateCorrupt(
-                f"{path} is damaged and cannot be read as a database: {error}.",
-                "Stop what uses it and move the file away: it is made anew, and checkpoints are read back from the "
-                "tables. Paused topics have to be paused again.",
-            )
-        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
-            return DiskFull(f"{path} could not be written: {error}.", "Free some space and run the same again.")
-        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-            return HomeNotWritable(f"{path} cannot be written: {error}.", "Give yourself write access to it.")
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StateBusy(
-                f"{path} was locked by another process for {_BUSY_SECONDS} s.", "See which one, and run this again."
-            )
-        case _:
-            return error

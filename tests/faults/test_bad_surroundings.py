@@ -102,7 +102,7 @@ def test_a_damaged_catalog_is_named(home: Home, leanops: Leanops) -> None:
     home.catalog.write_bytes(b"garbage" * 1000)
     said = leanops("topics")
     assert said.exit_code == 1
-    assert said.err.startswith(f"error: The catalog {home.catalog} is damaged")
+    assert said.err.startswith(f"error: {home.catalog} is damaged")
     assert len(said.err.splitlines()) == 1
 
 

@@ -48,7 +48,8 @@ def test_definitions_load_in_a_fresh_interpreter_without_network_or_spark(home: 
 
 def test_every_topic_has_raw_and_only_those_with_a_contract_have_more(home: Home) -> None:
     keys = {key.to_user_string() for key in graph(defs()).get_all_asset_keys()}
-    assert {"raw/orders", "standardized/orders", "parse_errors/orders", "curated/orders", "errors/orders"} <= keys
+    assert {"raw/orders", "standardized/orders", "standardized/orders/parse_errors"} <= keys
+    assert {"curated/orders", "curated/orders/errors"} <= keys
     assert {key for key in keys if key.endswith("/support_chats")} == {"raw/support_chats"}
 
 

@@ -48,7 +48,7 @@ def test_each_day_on_which_anything_landed_gets_one_run(
     assert isinstance(requests, list)
     assert [request.partition_key for request in requests] == ["2026-01-14", "2026-01-15"]
     for request in requests:
-        assert {key.path[-1] for key in request.asset_selection or ()} == {"orders", "events"}
+        assert {key.path[1] for key in request.asset_selection or ()} == {"orders", "events"}
         assert len(request.asset_selection or ()) == 2 * len(Layer)
 
 

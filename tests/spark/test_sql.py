@@ -2,6 +2,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from leanops.home import Home
 from tests.conftest import EXAMPLES, Said
 
@@ -40,7 +42,8 @@ def test_a_statement_that_spark_refuses_is_told_in_one_sentence(warm_home: Home,
         assert len(said.err.splitlines()) == 1
 
 
-def test_the_server_can_be_looked_at(warm_home: Home, leanops: Leanops) -> None:
+def test_the_server_can_be_looked_at(spark_home: Home, leanops: Leanops, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEANOPS_HOME", str(spark_home.path))
     said = leanops("spark", "status")
     assert said.exit_code == 0
     assert said.out.startswith("Up for ")

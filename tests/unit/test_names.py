@@ -76,7 +76,7 @@ def test_table_asset_and_group_follow_from_layer_and_topic(
 ) -> None:
     assert names.table(layer, topic) == table
     assert table[0] in names.NAMESPACES
-    assert names.asset_path(layer, topic) == [layer.value, topic]
+    assert names.asset_path(layer, topic) == [group, topic] + ([] if group == layer else [layer.value])
     assert names.asset_group(layer) == group
 
 

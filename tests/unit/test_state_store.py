@@ -501,7 +501,7 @@ def test_a_file_that_stays_locked_is_told_and_not_waited_for_for_ever(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SqliteStateStore(path)
-    monkeypatch.setattr(sqlite_store, "_BUSY_SECONDS", 0)
+    monkeypatch.setattr(sqlite_store, "BUSY_SECONDS", 0)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StateBusy) as caught:
