@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from pyiceberg.table import Table
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 _PREFIX = "leanops."
 
@@ -23,7 +24,13 @@ def checkpoint_of(table: Table | None) -> dict[str, str]:
 
 def replace_rows(rows: DataFrame, table: str, where: Column, checkpoint: Mapping[str, str]) -> None:
     """Put `rows` in the place of those that match `where`, in one commit that says what it stands for."""
-    writer = rows.writeTo(table)
+    writer = rows.transform(_with_columns_of, table).writeTo(table)
     for key, value in checkpoint.items():
         writer = writer.option(f"snapshot-property.{_PREFIX}{key}", value)
     writer.overwrite(where)
+
+
+def _with_columns_of(rows: DataFrame, table: str) -> DataFrame:
+    """All columns of the table; those that nothing fills any more are NULL."""
+    unfilled = [field for field in rows.sparkSession.read.table(table).schema if field.name not in rows.columns]
+    return rows.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in unfilled))

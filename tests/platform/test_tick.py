@@ -1,6 +1,8 @@
 """The main job on real Spark and Iceberg, through a real Dagster instance."""
 
+import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -14,7 +16,7 @@ from leanops_assets.instance import dagster_instance
 from leanops_assets.specs import asset_key
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.dagster_resources import SparkConnectResource
-from tests.conftest import EXAMPLES, Said
+from tests.conftest import EXAMPLES, PROJECT, Said
 
 Leanops = Callable[..., Said]
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
@@ -124,3 +126,51 @@ def test_a_topic_without_a_contract_buffers_in_raw(home: Home, leanops: Leanops,
         dg.AssetKey(["raw", "support_chats"])
     ]
     assert metadata(run, Layer.RAW, "support_chats")["dagster/partition_row_count"] == 3
+
+
+def test_a_column_that_leaves_the_contract_stays_in_the_table_and_is_null(
+    warm_home: Home, leanops: Leanops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leanops("land", "orders", EXAMPLES / "orders.ndjson")
+    tick(warm_home, "2026-01-15", "orders")
+    contract = json.loads((PROJECT / "schemas" / "orders" / "active" / "schema.json").read_text())
+    contract["version"] = 4
+    contract["payload_columns"] = [each for each in contract["payload_columns"] if each["name"] != "currency"]
+    contract["envelope_columns"] = contract["envelope_columns"][:1]
+    file = tmp_path / "contracts" / "orders" / "active" / "schema.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(contract))
+    monkeypatch.setenv("LEANOPS_SCHEMAS", str(tmp_path / "contracts"))
+
+    tick(warm_home, "2026-01-15", "orders")
+    catalog = LocalCatalog(warm_home).load()
+    curated = rows(catalog, Layer.CURATED, "orders")
+    assert len(curated) == 4
+    assert {row["currency"] for row in curated} == {None}
+    assert {row["producer"] for row in curated} == {None}
+    assert {row["producer"] for row in rows(catalog, Layer.STANDARDIZED, "orders")} == {"shop"}
+
+
+def test_a_correction_heals_a_broken_record_and_closes_its_error(
+    warm_home: Home, leanops: Leanops, tmp_path: Path
+) -> None:
+    def order(message_id: str, day: int, amount: str) -> str:
+        payload = {
+            "_metadata": {"idempotencyKeyResource": "order/9"},
+            "event_timestamp": f"2026-01-{day}T08:00:00Z",
+            "order_id": "A-9",
+            "customer_id": "k",
+            "status": "placed",
+            "amount": amount,
+        }
+        return json.dumps({"message_id": message_id, "publish_time": f"2026-01-{day}T08:00:00Z", "payload": payload})
+
+    catalog = LocalCatalog(warm_home).load()
+    seen = []
+    for message_id, day, amount in (("good", 14, "1.00"), ("broken", 15, "1.001"), ("healed", 16, "1.10")):
+        (tmp_path / "one.ndjson").write_text(order(message_id, day, amount))
+        leanops("land", "orders", tmp_path / "one.ndjson")
+        tick(warm_home, f"2026-01-{day}", "orders")
+        errors = {row["message_id"]: row["closed"] is None for row in rows(catalog, Layer.ERRORS, "orders")}
+        seen.append(([row["message_id"] for row in rows(catalog, Layer.CURATED, "orders")], errors))
+    assert seen == [(["good"], {}), ([], {"broken": True}), (["healed"], {"broken": False})]
