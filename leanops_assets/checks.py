@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from leanops.names import Layer, table
-from leanops_assets.metadata import snapshot_text
 from leanops_assets.specs import asset_key
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+
+_BEFORE = {Layer.STANDARDIZED: Layer.RAW, Layer.CURATED: Layer.STANDARDIZED}
 
 
 def in_step_spec(layer: Layer, topic: str, days: dg.DailyPartitionsDefinition) -> dg.AssetCheckSpec:
@@ -22,13 +23,19 @@ def in_step_spec(layer: Layer, topic: str, days: dg.DailyPartitionsDefinition) -
     )
 
 
-def in_step_result(catalog: "Catalog", before: Layer, topic: str, stands_for: int | None) -> dg.AssetCheckResult:
-    """Compare what a layer stands for with what the layer before it holds by now."""
-    current = catalog.load_table(table(before, topic)).current_snapshot()
-    newest = current.snapshot_id if current else None
+def in_step_result(catalog: "Catalog", layer: Layer, topic: str) -> dg.AssetCheckResult:
+    """Compare what a layer's table says it stands for with what the layer before it holds by now."""
+    from leanops.commits import checkpoint_of
+
+    before = _BEFORE[layer]
+    held, source = (catalog.load_table(table(each, topic)) for each in (layer, before))
+    current = source.current_snapshot()
+    newest = str(current.snapshot_id) if current else None
+    stands_for = checkpoint_of(held).get(f"{before}-snapshot")
     return dg.AssetCheckResult(
         passed=newest == stands_for,
+        asset_key=asset_key(layer, topic),
         check_name="in_step",
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={f"{before}_snapshot": snapshot_text(newest), "stands_for": snapshot_text(stands_for)},
+        metadata={f"{before}_snapshot": newest or "none yet", "stands_for": stands_for or "none yet"},
     )

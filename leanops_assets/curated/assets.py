@@ -31,35 +31,39 @@ def build_curated_assets(topic: Topic, contract: Contract, settings: Settings) -
         ],
         check_specs=[in_step_spec(Layer.CURATED, topic.name, days)],
         partitions_def=days,
+        can_subset=True,
     )
     def curate(
         context: dg.AssetExecutionContext, iceberg: CatalogResource, spark: SparkConnectResource
-    ) -> Iterator[dg.MaterializeResult[None]]:
+    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
         from leanops.curated.build import build_curated
         from leanops.curated.table import ensure_errors_table
 
-        begun = time.monotonic()
         day, catalog = date.fromisoformat(context.partition_key), iceberg.load()
-        build = build_curated(spark.session, catalog, topic.name, contract)
-        context.log.info("%s", build if build.is_new else "Nothing new in Standardized.")
-        yield dg.MaterializeResult(
-            asset_key=errors_key, metadata=errors_day_metadata(ensure_errors_table(catalog), topic.name, day)
-        )
-        yield dg.MaterializeResult(
-            asset_key=layer_key,
-            metadata={
-                **day_metadata(catalog, Layer.CURATED, topic.name, day),
-                "dagster/row_count": build.rows,
-                "dagster/column_lineage": column_lineage(topic.name, contract),
-                "anything_new": build.is_new,
-                "standardized_rows": build.rows_in,
-                "open_errors": build.open_errors,
-                **({"errors_by_rule": dict(build.errors_by_rule)} if build.is_new else {}),
-                "standardized_snapshot": snapshot_text(build.standardized_snapshot),
-                "contract_version": contract.version,
-                "seconds": round(time.monotonic() - begun, 2),
-            },
-            check_results=[in_step_result(catalog, Layer.STANDARDIZED, topic.name, build.standardized_snapshot)],
-        )
+        if context.selected_asset_keys:
+            begun = time.monotonic()
+            build = build_curated(spark.session, catalog, topic.name, contract)
+            context.log.info("%s", build if build.is_new else "Nothing new in Standardized.")
+        if errors_key in context.selected_asset_keys:
+            errors = ensure_errors_table(catalog)
+            yield dg.MaterializeResult(asset_key=errors_key, metadata=errors_day_metadata(errors, topic.name, day))
+        if layer_key in context.selected_asset_keys:
+            yield dg.MaterializeResult(
+                asset_key=layer_key,
+                metadata={
+                    **day_metadata(catalog, Layer.CURATED, topic.name, day),
+                    "dagster/row_count": build.rows,
+                    "dagster/column_lineage": column_lineage(topic.name, contract),
+                    "anything_new": build.is_new,
+                    "standardized_rows": build.rows_in,
+                    "open_errors": build.open_errors,
+                    **({"errors_by_rule": dict(build.errors_by_rule)} if build.is_new else {}),
+                    "standardized_snapshot": snapshot_text(build.standardized_snapshot),
+                    "contract_version": contract.version,
+                    "seconds": round(time.monotonic() - begun, 2),
+                },
+            )
+        if context.selected_asset_check_keys:
+            yield in_step_result(catalog, Layer.CURATED, topic.name)
 
     return curate

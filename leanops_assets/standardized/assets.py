@@ -35,34 +35,37 @@ def build_standardized_assets(topic: Topic, contract: Contract, settings: Settin
         ],
         check_specs=[in_step_spec(Layer.STANDARDIZED, topic.name, days)],
         partitions_def=days,
+        can_subset=True,
     )
     def standardize(
         context: dg.AssetExecutionContext, iceberg: CatalogResource, spark: SparkConnectResource
-    ) -> Iterator[dg.MaterializeResult[None]]:
+    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
         from leanops.standardized.build import build_standardized
         from leanops.standardized.table import ensure_parse_errors_table
 
-        begun = time.monotonic()
         day, catalog = date.fromisoformat(context.partition_key), iceberg.load()
-        build = build_standardized(spark.session, catalog, topic.name, contract)
-        context.log.info("%s", build if build.is_new else "Nothing new in RAW.")
-        yield dg.MaterializeResult(
-            asset_key=errors_key,
-            metadata=errors_day_metadata(ensure_parse_errors_table(catalog), topic.name, day),
-        )
-        yield dg.MaterializeResult(
-            asset_key=layer_key,
-            metadata={
-                **day_metadata(catalog, Layer.STANDARDIZED, topic.name, day),
-                "dagster/row_count": build.rows,
-                "raw_rows": build.rows_in,
-                **_counts(build),
-                "raw_snapshot": snapshot_text(build.raw_snapshot),
-                "contract_version": contract.version,
-                "seconds": round(time.monotonic() - begun, 2),
-            },
-            check_results=[in_step_result(catalog, Layer.RAW, topic.name, build.raw_snapshot)],
-        )
+        if context.selected_asset_keys:
+            begun = time.monotonic()
+            build = build_standardized(spark.session, catalog, topic.name, contract)
+            context.log.info("%s", build if build.is_new else "Nothing new in RAW.")
+        if errors_key in context.selected_asset_keys:
+            errors = ensure_parse_errors_table(catalog)
+            yield dg.MaterializeResult(asset_key=errors_key, metadata=errors_day_metadata(errors, topic.name, day))
+        if layer_key in context.selected_asset_keys:
+            yield dg.MaterializeResult(
+                asset_key=layer_key,
+                metadata={
+                    **day_metadata(catalog, Layer.STANDARDIZED, topic.name, day),
+                    "dagster/row_count": build.rows,
+                    "raw_rows": build.rows_in,
+                    **_counts(build),
+                    "raw_snapshot": snapshot_text(build.raw_snapshot),
+                    "contract_version": contract.version,
+                    "seconds": round(time.monotonic() - begun, 2),
+                },
+            )
+        if context.selected_asset_check_keys:
+            yield in_step_result(catalog, Layer.STANDARDIZED, topic.name)
 
     return standardize
 

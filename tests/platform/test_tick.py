@@ -174,3 +174,21 @@ def test_a_correction_heals_a_broken_record_and_closes_its_error(
         errors = {row["message_id"]: row["closed"] is None for row in rows(catalog, Layer.ERRORS, "orders")}
         seen.append(([row["message_id"] for row in rows(catalog, Layer.CURATED, "orders")], errors))
     assert seen == [(["good"], {}), ([], {"broken": True}), (["healed"], {"broken": False})]
+
+
+def test_one_asset_of_a_step_can_be_asked_for_alone(home: Home, no_spark: None) -> None:
+    with dagster_instance(home) as instance:
+        run = (
+            defs()
+            .resolve_job_def("tick")
+            .execute_in_process(
+                instance=instance,
+                partition_key="2026-01-14",
+                asset_selection=[asset_key(Layer.PARSE_ERRORS, "orders")],
+                run_config=QUIET,
+            )
+        )
+    assert [event.asset_key.path for event in run.get_asset_materialization_events()] == [
+        ["standardized", "orders", "parse_errors"]
+    ]
+    assert not run.get_asset_check_evaluations()
