@@ -8,6 +8,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from leanops.commits import checkpoint_of
+from leanops.contracts.model import Contract
 from leanops.names import Layer, table
 
 
@@ -20,8 +21,8 @@ class Pending:
     raw_snapshot: int
 
 
-def pending(catalog: Catalog, topic: str) -> Pending | None:
-    """What a topic has to build, or None when its layers stand for all that RAW holds."""
+def pending(catalog: Catalog, topic: str, contract: Contract) -> Pending | None:
+    """What a topic has to build, or None when its layers stand for all that RAW holds and for its contract."""
     raw, standardized, curated = (
         _table(catalog, layer, topic) for layer in (Layer.RAW, Layer.STANDARDIZED, Layer.CURATED)
     )
@@ -31,7 +32,8 @@ def pending(catalog: Catalog, topic: str) -> Pending | None:
     consumed = checkpoint_of(standardized).get("raw-snapshot")
     built = standardized.current_snapshot() if standardized else None
     if consumed == str(landed.snapshot_id) and built:
-        if checkpoint_of(curated).get("standardized-snapshot") == str(built.snapshot_id):
+        wanted = {"standardized-snapshot": str(built.snapshot_id), "contract": contract.fingerprint}
+        if wanted.items() <= checkpoint_of(curated).items():
             return None
         # Only Curated lags behind. Its step builds the whole topic, whichever day it is asked for.
         return Pending(topic, frozenset([max(_days_since(raw, consumed=None))]), landed.snapshot_id)

@@ -42,7 +42,7 @@ def build_tick_sensor(manifest: Manifest, settings: Settings) -> dg.SensorDefini
         from leanops.pending import pending
 
         catalog = iceberg.load()
-        found = [pending(catalog, topic.name) for topic in manifest.topics if topic.contract]
+        found = [pending(catalog, topic.name, topic.contract) for topic in manifest.topics if topic.contract]
         requests = run_requests([each for each in found if each], datetime.now(UTC))
         return requests or dg.SkipReason(f"Nothing new in RAW for any of {len(found)} topics with a contract.")
 

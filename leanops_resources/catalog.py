@@ -3,6 +3,7 @@
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -77,6 +78,5 @@ class LocalCatalog(IcebergCatalog):
 
 def _write_ahead(path: Path) -> None:
     """Readers and the one writer do not wait for each other in a write-ahead log. The file remembers it."""
-    with sqlite3.connect(path, timeout=BUSY_SECONDS) as db:
+    with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as db:
         db.execute("PRAGMA journal_mode = WAL")
-    db.close()

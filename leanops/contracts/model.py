@@ -1,6 +1,8 @@
 """The contract of a topic as a model: strict, and nothing in it that is not checked."""
 
+import hashlib
 import re
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
@@ -103,3 +105,8 @@ class Contract(_Strict):
     owners: tuple[Annotated[str, AfterValidator(_owner)], ...] = Field(default=(), strict=False)
     envelope_columns: tuple[EnvelopeColumn, ...] = Field(strict=False, max_length=MAX_COLUMNS)
     payload_columns: tuple[PayloadColumn, ...] = Field(strict=False, min_length=1, max_length=MAX_COLUMNS)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells contracts apart by what they say, whether or not somebody has raised the version."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]

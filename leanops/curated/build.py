@@ -43,7 +43,11 @@ def build_curated(
     target = ensure_curated_table(catalog, topic, contract)
     ensure_errors_table(catalog)
     read = source.current_snapshot()
-    checkpoint = {"standardized-snapshot": str(read and read.snapshot_id), "contract-version": str(contract.version)}
+    checkpoint = {
+        "standardized-snapshot": str(read and read.snapshot_id),
+        "contract": contract.fingerprint,
+        "contract-version": str(contract.version),
+    }
     is_new = not stands_for(target, checkpoint)
     by_rule: dict[str, int] = {}
     if read and is_new:

@@ -16,7 +16,6 @@ from leanops_resources.spark.server import server_url
 # what was to be done is done by the next tick.
 _PATIENCE = DefaultPolicy(max_retries=8, initial_backoff=50, backoff_multiplier=2, max_backoff=4000)
 
-
 _SESSION = {
     "spark.sql.session.timeZone": "UTC",
     # Most ticks are small; Spark's own 200 would make each of them 200 tasks. What is large asks for more.
@@ -35,7 +34,7 @@ def attach(settings: Settings, catalog: IcebergCatalog) -> SparkSession:
     try:
         session: SparkSession = builder.create()
     except PySparkException as error:
-        where = settings.spark_remote or "this home's Spark server"
+        where = (settings.spark_remote or "this home's Spark server").partition(";")[0]
         raise SparkUnavailable(
             f"No session could be opened on {where}: {error}.", "Check that it is up and that the token is right."
         ) from error

@@ -6,6 +6,8 @@ from datetime import UTC, date, datetime
 import dagster as dg
 import pytest
 
+from leanops.contracts.model import Contract
+from leanops.contracts.reading import read_contract
 from leanops.home import Home
 from leanops.names import Layer, table
 from leanops.pending import Pending, pending
@@ -13,7 +15,8 @@ from leanops_assets.definitions import defs
 from leanops_assets.sensors import run_requests
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.dagster_resources import CatalogResource
-from tests.conftest import EXAMPLES, Said
+from leanops_resources.schema_store import LocalSchemaStore, Stage
+from tests.conftest import EXAMPLES, PROJECT, Said
 from tests.platform.test_tick import tick
 
 Leanops = Callable[..., Said]
@@ -24,6 +27,11 @@ NOON = datetime(2026, 1, 20, 12, tzinfo=UTC)
 def instance() -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as made:
         yield made
+
+
+def contract_of(topic: str) -> Contract:
+    store = LocalSchemaStore(PROJECT / "schemas")
+    return read_contract(store.read(topic, Stage.ACTIVE) or b"", topic, topic)
 
 
 def evaluate(home: Home, instance: dg.DagsterInstance) -> list[dg.RunRequest] | dg.SkipReason:
@@ -66,12 +74,12 @@ def test_what_is_built_is_pending_no_more_and_a_late_arrival_is_pending_on_its_o
     catalog = LocalCatalog(warm_home).load()
     leanops("land", "user_profiles", EXAMPLES / "user_profiles.ndjson")
     tick(warm_home, "2026-01-15", "user_profiles")
-    assert pending(catalog, "user_profiles") is None
+    assert pending(catalog, "user_profiles", contract_of("user_profiles")) is None
 
     late = tmp_path_factory.mktemp("late") / "late.ndjson"
     late.write_text('{"message_id": "late", "publish_time": "2025-12-24T18:00:00Z", "payload": {}}')
     leanops("land", "user_profiles", late)
-    found = pending(catalog, "user_profiles")
+    found = pending(catalog, "user_profiles", contract_of("user_profiles"))
     assert found is not None
     assert found.days == {date(2025, 12, 24)}
 
@@ -81,8 +89,20 @@ def test_a_topic_whose_curated_lags_behind_is_pending(warm_home: Home, leanops: 
     leanops("land", "payments", EXAMPLES / "payments.ndjson")
     tick(warm_home, "2026-01-15", "payments")
     catalog.drop_table(table(Layer.CURATED, "payments"))
-    found = pending(catalog, "payments")
+    found = pending(catalog, "payments", contract_of("payments"))
     assert found is not None
     assert found.days == {date(2026, 1, 15)}
     tick(warm_home, "2026-01-15", "payments")
-    assert pending(catalog, "payments") is None
+    assert pending(catalog, "payments", contract_of("payments")) is None
+
+
+def test_a_contract_that_has_changed_is_pending_without_new_messages(warm_home: Home, leanops: Leanops) -> None:
+    catalog = LocalCatalog(warm_home).load()
+    leanops("land", "payments", EXAMPLES / "payments.ndjson")
+    tick(warm_home, "2026-01-15", "payments")
+    contract = contract_of("payments")
+    assert pending(catalog, "payments", contract) is None
+    document = contract.model_dump(mode="json")
+    changed = Contract.model_validate({**document, "payload_columns": document["payload_columns"][:-1]})
+    assert changed.version == contract.version
+    assert pending(catalog, "payments", changed) is not None
