@@ -41,7 +41,7 @@ def demo() -> None:
     print()
     _print_outcome(home)
     print(
-        "replaced: further copies of a message, and versions of a record that a later one corrects\n"
+        "\nreplaced: further copies of a message, and versions of a record that a later one corrects\n"
         "See it in the UI with `make dev`, or ask: .venv/bin/leanops sql 'SELECT * FROM iceberg_curated_db.orders'"
     )
 

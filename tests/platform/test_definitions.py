@@ -9,6 +9,7 @@ import pytest
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 from dagster._core.definitions.repository_definition import RepositoryLoadData
 
+from benchmarks.topics import write_contracts
 from leanops.home import Home
 from leanops_assets.definitions import defs
 from leanops_assets.manifests import PIN
@@ -65,6 +66,15 @@ def test_a_broken_contract_is_the_trouble_of_its_topic_alone(
     assert {key for key in keys if key.endswith("/broken")} == {"raw/broken"}
     problem = assets.get(dg.AssetKey(["raw", "broken"])).metadata["contract_problem"]
     assert "$.payload_columns: required, but missing." in str(problem)
+
+
+@pytest.mark.long
+def test_seven_hundred_topics_are_one_graph(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_contracts(tmp_path / "contracts", 700)
+    monkeypatch.setenv("LEANOPS_SCHEMAS", str(tmp_path / "contracts"))
+    definitions = defs()
+    dg.Definitions.validate_loadable(definitions)
+    assert len(graph(definitions).get_all_asset_keys()) == 700 * 5 + 1
 
 
 def test_a_run_is_built_from_the_manifest_it_was_planned_with(

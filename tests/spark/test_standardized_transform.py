@@ -64,7 +64,10 @@ def random_message(rnd: random.Random, seq: int) -> Message:
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
+SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 60))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_history_becomes_what_the_oracle_says(spark: SparkSession, seed: int) -> None:
     rnd = random.Random(seed)
     messages = [random_message(rnd, seq) for seq in range(200)]

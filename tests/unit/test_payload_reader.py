@@ -94,10 +94,20 @@ def test_what_the_plan_has_no_room_for_goes_to_the_overflow() -> None:
     assert row["new_paths"] is None
 
 
-@given(st.integers(0, 2**32))
-def test_a_mutant_is_read_as_the_oracle_reads_it(seed: int) -> None:
+def assert_mutants_are_read_as_the_oracle_reads_them(seed: int, count: int) -> None:
     rnd = random.Random(seed)
     plan = FlattenPlan().extended(rnd.sample(PATHS, rnd.randrange(len(PATHS))))
-    payloads = [mutant(rnd) for _ in range(20)]
+    payloads = [mutant(rnd) for _ in range(count)]
     for payload, row in zip(payloads, read(plan, list(payloads)), strict=True):
         assert_as_the_oracle_says(plan, payload, row)
+
+
+@given(st.integers(0, 2**32))
+def test_a_mutant_is_read_as_the_oracle_reads_it(seed: int) -> None:
+    assert_mutants_are_read_as_the_oracle_reads_them(seed, count=20)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100))
+def test_two_hundred_thousand_mutants_are_read_as_the_oracle_reads_them(seed: int) -> None:
+    assert_mutants_are_read_as_the_oracle_reads_them(seed, count=2000)
