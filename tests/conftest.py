@@ -29,10 +29,11 @@ def only_default_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """A new home that the test's own process uses, with the contracts of the project."""
-    monkeypatch.setenv("LEANOPS_HOME", str(tmp_path / "home"))
+    """A new home that the test's own process uses, with the contracts of the project. Its name is an awkward one."""
+    path = tmp_path / "höme & co"
+    monkeypatch.setenv("LEANOPS_HOME", str(path))
     monkeypatch.setenv("LEANOPS_SCHEMAS", str(PROJECT / "schemas"))
-    return Home(tmp_path / "home").prepare()
+    return Home(path).prepare()
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     """The home of the suite's one Spark server, which ends with the suite."""
     from leanops_resources.spark.server import stop
 
-    home = Home(tmp_path_factory.mktemp("spark") / "home").prepare()
+    home = Home(tmp_path_factory.mktemp("spark") / "höme of Spark").prepare()
     server_url_of(home)
     yield home
     stop(home)

@@ -36,7 +36,7 @@ def server_command(settings: Settings, home: Home) -> list[str]:
     conf = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+        "spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={scratch}" -Dlog4j2.configurationFile={_LOGGING.as_uri()}',
         "spark.local.dir": str(scratch),
         "spark.python.daemon.module": "leanops_resources.spark.warm_daemon",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
