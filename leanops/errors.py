@@ -31,9 +31,8 @@ class Problem:
 class ProblemsError(LeanOpsError):
     """Several things are wrong in one place, and all of them are listed at once."""
 
-    def __init__(self, where: str, problems: Sequence[Problem], hint: str, number: int | None = None) -> None:
-        number = len(problems) if number is None else number
-        count = "one problem" if number == 1 else f"{number:,} problems"
+    def __init__(self, where: str, problems: Sequence[Problem], hint: str) -> None:
+        count = "one problem" if len(problems) == 1 else f"{len(problems):,} problems"
         super().__init__("\n".join([f"{where} has {count}:", *(f"  {each}" for each in problems)]) + "\n", hint)
         self.problems = tuple(problems)
 

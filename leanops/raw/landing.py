@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from leanops.raw.table import RAW_SCHEMA, ensure_raw_table
 CHUNK_BYTES = 64 * 1024 * 1024
 """How much of a file is held in memory at once."""
 
-PROBLEMS_SHOWN = 1000
 _ARROW_SCHEMA = schema_to_pyarrow(RAW_SCHEMA, include_field_ids=False)
 
 Reserve = Callable[[str, int], int]
@@ -38,15 +37,6 @@ class Landed:
     rows_by_day: Mapping[date, int]
     snapshot_id: int | None
     skipped: Sequence[Problem] = ()
-
-
-@dataclass
-class _Checked:
-    """What a first reading of a file found, before anything is written."""
-
-    good: int = 0
-    bad: int = 0
-    problems: list[Problem] = field(default_factory=list)
 
 
 def land_file(
@@ -67,16 +57,13 @@ def land_file(
             f"{file} is a pipe or a device, and a landing reads its file twice.", "Save it to a file and land that."
         )
     now = datetime.now(UTC)
-    checked = _check(file, first_day, now, advance)
-    if checked.bad and not skip_bad:
+    good, problems = _check(file, first_day, now, advance)
+    if problems and not skip_bad:
         raise EnvelopesInvalid(
-            f"{file} did not land: it",
-            checked.problems,
-            "Mend these lines, or land the others with --skip-bad.",
-            checked.bad,
+            f"{file} did not land: it", problems, "Mend these lines, or land the others with --skip-bad."
         )
-    if not checked.good:
-        return Landed(topic, 0, {}, None, checked.problems)
+    if not good:
+        return Landed(topic, 0, {}, None, problems)
 
     table = ensure_raw_table(catalog, topic)
     days: Counter[date] = Counter()
@@ -86,7 +73,7 @@ def land_file(
     )
     with disk_faults_named(Path(table.location().removeprefix("file://"))):
         snapshot_id = _append(table, chunks, {"leanops.landed-from": _as_text(file.name)})
-    return Landed(topic, sum(days.values()), dict(sorted(days.items())), snapshot_id, checked.problems)
+    return Landed(topic, sum(days.values()), dict(sorted(days.items())), snapshot_id, problems)
 
 
 def _append(table: Table, chunks: Iterator[pa.Table], properties: dict[str, str]) -> int:
@@ -145,20 +132,17 @@ def _as_text(name: str) -> str:
     return name.encode("utf-8", "replace").decode()
 
 
-def _check(file: Path, first_day: date, now: datetime, advance: Advance) -> _Checked:
-    checked = _Checked()
+def _check(file: Path, first_day: date, now: datetime, advance: Advance) -> tuple[int, list[Problem]]:
+    """How many lines are good, and what is wrong with each of the others. Nothing is written yet."""
+    good, problems = 0, []
     for number, line in _lines(file):
         advance(len(line))
         try:
             parse_envelope(line, first_day, now)
-            checked.good += 1
+            good += 1
         except EnvelopeMalformed as error:
-            checked.bad += 1
-            if checked.bad <= PROBLEMS_SHOWN:
-                checked.problems.append(Problem(f"line {number}", str(error)))
-    if checked.bad > PROBLEMS_SHOWN:
-        checked.problems.append(Problem("…", f"and {checked.bad - PROBLEMS_SHOWN:,} more lines."))
-    return checked
+            problems.append(Problem(f"line {number}", str(error)))
+    return good, problems
 
 
 def _good_envelopes(file: Path, first_day: date, now: datetime) -> Iterator[Envelope]:
