@@ -22,8 +22,8 @@ dev: $(READY) ## Open the Dagster UI with daemon, sensors and schedules running
 	@$(BIN)/leanops dev
 
 clean: ## Stop this home's Spark server and remove LEANOPS_HOME, the virtual environment and all caches
-	@if [ -x $(BIN)/leanops ] && [ -d $(LEANOPS_HOME) ]; then $(BIN)/leanops spark stop; fi
-	rm -rf $(LEANOPS_HOME) $(VENV) .ruff_cache .mypy_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	@if [ -x $(BIN)/leanops ] && [ -d "$(LEANOPS_HOME)" ]; then $(BIN)/leanops spark stop; fi
+	rm -rf "$(LEANOPS_HOME)" $(VENV) .ruff_cache .mypy_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ##@ Work on it
@@ -36,7 +36,7 @@ test-long: $(READY) ## Run the long searches too (700 topics, more property case
 bench: $(READY) ## Measure speed and memory, and write benchmarks/results.md
 	@$(BIN)/python -m benchmarks
 
-lint: $(READY) ## Check style, types, the direction of imports and the contracts
+lint: $(READY) ## Check style, types and the direction of imports
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
@@ -62,7 +62,7 @@ help: ## Show this list
 $(READY): requirements-bootstrap.lock requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c '$(REQUIRE_PYTHON)'
 	@$(PYTHON) leanops_resources/spark/java.py
-	@echo "Setting up $(VENV) (once; about a minute) …"
+	@echo "Setting up $(VENV) (once; two minutes or so) …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.lock
 	@$(BIN)/uv pip install --quiet --compile-bytecode --require-hashes --no-build-isolation-package pyspark -r requirements-dev.lock

@@ -45,6 +45,14 @@ class ContractInvalid(ProblemsError):
     """A contract file breaks the rules of contracts."""
 
 
+class ContractBreaking(LeanOpsError):
+    """A contract changes a column's type in a way that its table cannot follow in place."""
+
+
+class ContractsMissing(LeanOpsError):
+    """There is no folder of contracts where the settings say it is."""
+
+
 class EnvelopesInvalid(ProblemsError):
     """A landing file has lines that are no envelopes."""
 
@@ -101,6 +109,10 @@ class CodeServerFailed(LeanOpsError):
     """The Dagster code server could not load the definitions."""
 
 
+class DagsterEnded(LeanOpsError):
+    """A process of Dagster that `leanops dev` keeps has ended."""
+
+
 class PortInUse(LeanOpsError):
     """Somebody else listens on the port that was asked for."""
 
@@ -119,7 +131,12 @@ def disk_faults_named(where: Path) -> Iterator[None]:
                 f"There is no room left under {where}: {error.strerror}.",
                 "Nothing was committed. Free some space and run the same command again.",
             ) from error
-        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENOENT}:
+        if error.errno in {errno.ENOTDIR, errno.EEXIST}:
+            raise HomeNotWritable(
+                f"{error.filename or where} cannot be written: there is a file where a folder should be.",
+                "Move that file away, or point LEANOPS_HOME at a folder.",
+            ) from error
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT}:
             raise HomeNotWritable(
                 f"{error.filename or where} cannot be written: {error.strerror}.",
                 "Give yourself write access to it, or point LEANOPS_HOME at a folder that you own.",

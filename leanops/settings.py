@@ -82,7 +82,9 @@ class Settings(BaseSettings):
             for each in error.errors():
                 name = str(each["loc"][0])
                 variable = name if name in variables else cls.variable(name)
-                problems.append(Problem(variable, f"{each['msg']}, found {each['input']!r}."))
+                # What follows a semicolon in a Spark URL may be a token.
+                found = str(each["input"]).partition(";")[0]
+                problems.append(Problem(variable, f"{each['msg']}, found {found!r}."))
         if problems:
             raise SettingsInvalid(
                 "The environment", problems, "docs/settings.md lists every setting and what it takes."

@@ -8,5 +8,5 @@ import dagster as dg
 
 @cache
 def publish_days(first_day: date) -> dg.DailyPartitionsDefinition:
-    """One partition per publish day (UTC), from the platform's first day up to and including today."""
-    return dg.DailyPartitionsDefinition(start_date=first_day.isoformat(), timezone="UTC", end_offset=1)
+    """One partition per publish day (UTC), from the first day up to tomorrow: messages may be a day ahead."""
+    return dg.DailyPartitionsDefinition(start_date=first_day.isoformat(), timezone="UTC", end_offset=2)

@@ -38,19 +38,29 @@ def build_tick_sensor(manifest: Manifest, settings: Settings) -> dg.SensorDefini
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Builds what has landed: one run per publish day, for the topics that have anything new there.",
     )
-    def tick(iceberg: CatalogResource) -> list[dg.RunRequest] | dg.SkipReason:
+    def tick(context: dg.SensorEvaluationContext, iceberg: CatalogResource) -> list[dg.RunRequest] | dg.SkipReason:
         from leanops.pending import pending
 
         catalog = iceberg.load()
-        found = [pending(catalog, topic.name, topic.contract) for topic in manifest.topics if topic.contract]
-        requests = run_requests([each for each in found if each], datetime.now(UTC))
-        return requests or dg.SkipReason(f"Nothing new in RAW for any of {len(found)} topics with a contract.")
+        asked = [(topic.name, topic.contract) for topic in manifest.topics if topic.contract]
+        found, damaged = [], []
+        for topic, contract in asked:
+            try:
+                found.append(pending(catalog, topic, contract))
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one topic, the others go on
+                context.log.warning("%s is left out: %s: %s", topic, type(error).__name__, error)
+                damaged.append(topic)
+        requests = run_requests([each for each in found if each], settings.first_day, datetime.now(UTC))
+        left_out = f" Left out, because their tables cannot be read: {', '.join(damaged)}." if damaged else ""
+        return requests or dg.SkipReason(
+            f"Nothing new in RAW for any of {len(asked)} topics with a contract.{left_out}"
+        )
 
     return tick
 
 
-def run_requests(found: "Iterable[Pending]", now: datetime) -> list[dg.RunRequest]:
-    """One run per day, over the layers of the topics that are pending on it."""
+def run_requests(found: "Iterable[Pending]", first_day: date, now: datetime) -> list[dg.RunRequest]:
+    """One run per day of the platform, over the layers of the topics that are pending on it."""
     by_day: dict[date, list[Pending]] = defaultdict(list)
     for each in found:
         for day in each.days:
@@ -62,6 +72,7 @@ def run_requests(found: "Iterable[Pending]", now: datetime) -> list[dg.RunReques
             asset_selection=[asset_key(layer, each.topic) for each in topics for layer in Layer],
         )
         for day, topics in sorted(by_day.items())
+        if day >= first_day
     ]
 
 

@@ -89,7 +89,7 @@ def _print_outcome(home: Home) -> None:
     for topic in catalog.raw_topics():
         raw, standardized, curated = (rows(layer, topic) for layer in (Layer.RAW, Layer.STANDARDIZED, Layer.CURATED))
         if standardized is None or curated is None:
-            outcome.append((topic, raw, None, None, None, None, "buffers in RAW: no contract yet"))
+            outcome.append((topic, raw, None, None, None, None, "buffers in RAW: no contract in use"))
             continue
         parse_errors = tables.load_table(table(Layer.PARSE_ERRORS, topic))
         refused = parse_errors.scan(row_filter=EqualTo(term="topic_name", value=topic)).count()

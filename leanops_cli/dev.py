@@ -3,14 +3,14 @@
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 
 import psutil
 
-from leanops.errors import CodeServerFailed, PortInUse
+from leanops.errors import CodeServerFailed, DagsterEnded, PortInUse
 from leanops.home import Home
 from leanops.settings import Settings
 
@@ -24,6 +24,7 @@ def dev() -> None:
     code location.
     """
     from leanops_assets.instance import PROJECT, prepare_dagster_home
+    from leanops_resources.spark.server import running
 
     settings = Settings.load()
     home = Home(settings.home)
@@ -45,7 +46,7 @@ def dev() -> None:
     # Ctrl-C and a service manager's SIGTERM end it alike, also where it was started with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    processes: list[subprocess.Popen[bytes]] = []
+    processes: list[psutil.Popen] = []
     start = partial(_start, processes, environment)
     try:
         code_server = start("dagster", "code-server", "start", *at_home, "--port", str(code_port), *module)
@@ -55,36 +56,43 @@ def dev() -> None:
         print(f"\n  Lean-Ops will be at http://127.0.0.1:{settings.port} in a moment. Ctrl-C ends it.\n", flush=True)
         while all(process.poll() is None for process in processes):
             time.sleep(0.5)
+        ended = next(process for process in processes if process.poll() is not None)
+        raise DagsterEnded(
+            f"{ended.args[2]} ended by itself (exit code {ended.poll()}).", "What it said stands above; start again."
+        )
     except KeyboardInterrupt:
         pass
     finally:
         _end(processes)
+        if running(home):
+            print("The Spark server of this home stays warm; `leanops spark stop` ends it.")
 
 
-def _start(
-    processes: list[subprocess.Popen[bytes]], environment: dict[str, str], module: str, *arguments: str
-) -> subprocess.Popen[bytes]:
+def _start(processes: list[psutil.Popen], environment: dict[str, str], module: str, *arguments: str) -> psutil.Popen:
     """Start a Dagster process, outside the project: the `dagster.yaml` there is not the one it should read."""
     command = [sys.executable, "-m", module, *arguments]
-    processes.append(subprocess.Popen(command, env=environment, cwd=environment["DAGSTER_HOME"]))
+    processes.append(psutil.Popen(command, env=environment, cwd=environment["DAGSTER_HOME"]))
     return processes[-1]
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+def _wait_for(port: int, process: psutil.Popen) -> None:
     while not _listens(port):
         if process.poll() is not None:
             raise CodeServerFailed("The Dagster code server did not start.", "What it said stands above.")
         time.sleep(0.1)
 
 
-def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+def _end(processes: list[psutil.Popen]) -> None:
     """End the processes, the UI first, and then whatever of their children did not go with them."""
-    family = [each for process in processes for each in psutil.Process(process.pid).children(recursive=True)]
+    family: list[psutil.Process] = []
     for process in reversed(processes):
-        process.terminate()
-    _, left = psutil.wait_procs([*family, *(psutil.Process(process.pid) for process in processes)], _STOP_SECONDS)
+        with suppress(psutil.NoSuchProcess):
+            family += [*process.children(recursive=True), process]
+            process.terminate()
+    _, left = psutil.wait_procs(family, _STOP_SECONDS)
     for each in left:
-        each.kill()
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
 
 
 def _listens(port: int) -> bool:

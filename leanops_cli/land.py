@@ -37,7 +37,8 @@ def land(
     days = "no day" if not landed.rows_by_day else f"{len(landed.rows_by_day)} days"
     if len(landed.rows_by_day) == 1:
         days = str(next(iter(landed.rows_by_day)))
-    print(f"{landed.rows:,} messages of {topic} landed in RAW, on {days}.")
+    messages = "1 message" if landed.rows == 1 else f"{landed.rows:,} messages"
+    print(f"{messages} of {topic} landed in RAW, on {days}.")
 
 
 def _require_known(topic: str, settings: Settings) -> None:

@@ -16,7 +16,7 @@ from leanops_cli.sql import sql
 from leanops_cli.topics import topics
 
 app = typer.Typer(
-    help="Events from queues into exact Iceberg tables, every row accounted for.",
+    help="Events into exact Iceberg tables, every row accounted for.",
     epilog="Settings come from LEANOPS_* variables (docs/settings.md). All local state is under LEANOPS_HOME.",
     no_args_is_help=True,
     add_completion=False,

@@ -1,5 +1,7 @@
 """`leanops sql`: a statement on the warm Spark server."""
 
+import os
+import time
 from itertools import islice
 from typing import Annotated
 
@@ -22,13 +24,16 @@ def sql(
     """Run a Spark SQL statement over the tables of this home.
 
     For example: `leanops sql "SELECT topic_name, count(*) FROM iceberg_raw_db.orders_staging GROUP BY ALL"`.
-    A table shows the first 1,000 rows; `--json` streams all of them.
+    A table shows the first 1,000 rows; `--json` streams all of them. Times are in UTC.
     """
     from pyspark.errors import PySparkException
 
     from leanops_resources.catalog import LocalCatalog
     from leanops_resources.spark.session import attach
 
+    # Python would show Spark's moments in this machine's zone.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
     settings = Settings.load()
     catalog = LocalCatalog(Home(settings.home).prepare())
     catalog.load()
@@ -40,7 +45,9 @@ def sql(
         if as_json:
             print_json_lines(row.asDict(recursive=True) for row in rows)
         elif columns:
-            print_table(columns, islice(rows, ROWS_SHOWN))
+            print_table(
+                columns, (["NULL" if cell is None else cell for cell in row] for row in islice(rows, ROWS_SHOWN))
+            )
             if next(rows, None) is not None:
                 typer.echo(f"… and more: only the first {ROWS_SHOWN:,} rows are shown; --json has all.", err=True)
     except PySparkException as error:

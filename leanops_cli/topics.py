@@ -56,7 +56,9 @@ def _contract(topic: Topic) -> dict[str, Any]:
 
 
 def _gate(topic: Topic, gates: dict[str, Any]) -> str:
-    """A gate that nobody has set is open exactly when there is a contract."""
+    """A gate that nobody has set is open exactly when there is a contract that can be used."""
+    if topic.contract_problem:
+        return "ERROR"
     if gate := gates.get(topic.name):
         return f"{gate.status}: {gate.reason}" if gate.reason else str(gate.status)
     return "READY" if topic.contract else "BUFFERING"
@@ -66,8 +68,11 @@ def _raw(catalog: Any, topic: str) -> dict[str, Any]:
     from leanops.inventory import table_totals
     from leanops.names import Layer, table
 
-    if not catalog.table_exists(table(Layer.RAW, topic)):
-        return {"raw_rows": 0, "last_landed": None}
-    totals = table_totals(catalog.load_table(table(Layer.RAW, topic)))
+    try:
+        if not catalog.table_exists(table(Layer.RAW, topic)):
+            return {"raw_rows": 0, "last_landed": None}
+        totals = table_totals(catalog.load_table(table(Layer.RAW, topic)))
+    except (OSError, ValueError):
+        return {"raw_rows": "damaged", "last_landed": None}
     last = totals.last_commit and f"{totals.last_commit:%Y-%m-%d %H:%M:%S}"
     return {"raw_rows": totals.rows, "last_landed": last}

@@ -15,10 +15,12 @@ def compile_manifest(store: SchemaStore, catalog: IcebergCatalog) -> Manifest:
 
 def _topic(store: SchemaStore, name: str) -> Topic:
     """A broken contract is that topic's trouble alone: its data buffers, and everybody else's goes on."""
-    content = store.read(name, Stage.ACTIVE)
-    if content is None:
-        return Topic(name=name)
     try:
+        content = store.read(name, Stage.ACTIVE)
+        if content is None:
+            return Topic(name=name)
         return Topic(name=name, contract=read_contract(content, name, store.where(name, Stage.ACTIVE)))
     except ContractInvalid as error:
         return Topic(name=name, contract_problem=str(error))
+    except OSError as error:
+        return Topic(name=name, contract_problem=f"{store.where(name, Stage.ACTIVE)} cannot be read: {error.strerror}.")

@@ -1,10 +1,11 @@
-"""Where contracts are kept: `{topic}/{pending|active|failed|archive}/schema.json`, in a folder here, in S3 on AWS."""
+"""Where contracts are kept: `{topic}/{pending|active|failed|archive}/schema.json`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
+from leanops.errors import ContractsMissing
 from leanops.names import is_topic, topic_name
 
 CONTRACT_FILE = "schema.json"
@@ -65,5 +66,8 @@ class LocalSchemaStore(SchemaStore):
 
     def _names(self) -> Sequence[str]:
         if not self._folder.is_dir():
-            return []
+            raise ContractsMissing(
+                f"There is no folder {self._folder} with contracts in it.",
+                "Point LEANOPS_SCHEMAS at one (it may be empty), or run this where `schemas` is.",
+            )
         return sorted(entry.name for entry in self._folder.iterdir() if entry.is_dir() and entry.name[0] != ".")

@@ -17,6 +17,8 @@ MAX_COLUMNS = 2000
 ENVELOPE_TARGETS = ("idempotency_key",)
 """System columns that an envelope column may fill; the others come with the message itself."""
 
+EPOCH_FORMATS = ("epoch_seconds", "epoch_millis", "epoch_micros")
+_PATTERN_LETTERS = set("GyDMLdQqEFahKkHmsSVzOXxZ")
 _SOURCE = re.compile(r"[^.\s]+(\.[^.\s]+)*")
 _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+", re.ASCII)
 
@@ -90,10 +92,20 @@ class PayloadColumn(_Strict):
             return None
         if info.data.get("cde"):
             raise ValueError("a Critical Data Element has no default: it would hide the violation")
-        kind, layout = info.data.get("type"), info.data.get("format")
-        if kind is not None and layout is None and not kind.accepts(default):
+        kind = info.data.get("type")
+        if kind is not None and not kind.accepts(default):
             raise ValueError(f"{default!r} is no {kind}")
         return default
+
+    @field_validator("format")
+    @classmethod
+    def _readable_format(cls, layout: str | None, info: ValidationInfo) -> str | None:
+        if layout is None or str(info.data.get("type")) not in ("DATE", "TIMESTAMP") or layout in EPOCH_FORMATS:
+            return layout
+        letters = set(re.findall(r"[A-Za-z]", re.sub(r"'[^']*'", "", layout)))
+        if not letters or letters - _PATTERN_LETTERS:
+            raise ValueError(f"{layout!r} is no pattern of a date or time, such as dd.MM.yyyy")
+        return layout
 
 
 class Contract(_Strict):

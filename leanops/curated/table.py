@@ -6,6 +6,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import (
     BooleanType,
@@ -25,6 +26,7 @@ from pyiceberg.types import (
 
 from leanops.contracts.column_types import ColumnType
 from leanops.contracts.model import Contract
+from leanops.errors import ContractBreaking
 from leanops.names import Layer, table
 from leanops.tables import ensure_table
 
@@ -74,15 +76,36 @@ ERRORS_PARTITIONS = PartitionSpec(
 
 
 def ensure_curated_table(catalog: Catalog, topic: str, contract: Contract) -> Table:
-    """The topic's table, with a column for each of the contract's that it does not have yet."""
+    """The topic's table, with every column of the contract: added where it is missing, widened where it has grown."""
     made = ensure_table(catalog, table(Layer.CURATED, topic), curated_schema(contract), CURATED_PARTITIONS)
-    there = {field.name for field in made.schema().fields}
-    missing = [field for field in curated_schema(contract).fields if field.name not in there]
-    if missing:
+    there = {field.name: field.field_type for field in made.schema().fields}
+    changed = [field for field in curated_schema(contract).fields if there.get(field.name) != field.field_type]
+    if changed:
         with made.update_schema() as update:
-            for field in missing:
-                update.add_column(field.name, field.field_type, doc=field.doc)
+            for field in changed:
+                if field.name not in there:
+                    update.add_column(field.name, field.field_type, doc=field.doc)
+                else:
+                    _widen(update, topic, field, there[field.name])
     return made
+
+
+def _widen(update: UpdateSchema, topic: str, field: NestedField, held: IcebergType) -> None:
+    """Change a column's type if every value that it holds is a value of the new type too."""
+    if not _is_wider(field.field_type, held):
+        name = ".".join(table(Layer.CURATED, topic))
+        raise ContractBreaking(
+            f"The contract of {topic} makes {field.name} {field.field_type}, and in {name} it is {held}.",
+            f'Give the column another name; or build the table anew from RAW: leanops sql "DROP TABLE {name}".',
+        )
+    update.update_column(field.name, field.field_type)
+
+
+def _is_wider(new: IcebergType, held: IcebergType) -> bool:
+    """INT to BIGINT, FLOAT to DOUBLE, a DECIMAL of more digits. PyIceberg itself would let the scale change too."""
+    if isinstance(new, DecimalType) and isinstance(held, DecimalType):
+        return new.scale == held.scale and new.precision > held.precision
+    return (held, new) in ((IntegerType(), LongType()), (FloatType(), DoubleType()))
 
 
 def ensure_errors_table(catalog: Catalog) -> Table:

@@ -37,9 +37,11 @@ def _text(standardized: DataFrame, name: str) -> Column:
 
 
 def _value(text: Column, column: PayloadColumn) -> Column:
-    """The typed value. A default fills a missing one; a Critical Data Element has none."""
-    filled = text if column.default is None else F.coalesce(text, F.lit(column.default))
-    return strict_cast(filled, str(column.type), column.format)
+    """The typed value. A default, in the type's own form, fills a missing one; a Critical Data Element has none."""
+    value = strict_cast(text, str(column.type), column.format)
+    if column.default is None:
+        return value
+    return F.when(text.isNull(), strict_cast(F.lit(column.default), str(column.type))).otherwise(value)
 
 
 def _rules(text: Column, column: PayloadColumn) -> list[Column]:

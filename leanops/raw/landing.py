@@ -136,7 +136,7 @@ def _check(file: Path, first_day: date, now: datetime, advance: Advance) -> tupl
     """How many lines are good, and what is wrong with each of the others. Nothing is written yet."""
     good, problems = 0, []
     for number, line in _lines(file):
-        advance(len(line))
+        advance(len(line) + 1)
         try:
             parse_envelope(line, first_day, now)
             good += 1

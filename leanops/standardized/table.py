@@ -44,7 +44,7 @@ PARSE_ERRORS_SCHEMA = Schema(
     NestedField(7, "json_payload", StringType(), doc="The payload's text, untouched"),
     NestedField(8, "error_kind", StringType()),
     NestedField(9, "error_reason", StringType(), doc="What is wrong, for the producer"),
-    NestedField(10, "error_position", IntegerType(), doc="The byte of the payload at which it is wrong"),
+    NestedField(10, "error_position", IntegerType(), doc="The character of the payload at which it is wrong"),
 )
 PARSE_ERRORS_PARTITIONS = PartitionSpec(
     PartitionField(2, 1000, IdentityTransform(), "topic_name"),

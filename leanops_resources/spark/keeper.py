@@ -1,11 +1,12 @@
 """The process that a home's Spark server lives under.
 
-It starts the server, writes down where it listens, and ends it when it is told to, or when its record is gone: removing
-`LEANOPS_HOME` is a full reset, and leaves no server behind.
+It starts the server with a token of its own, writes down where it listens, and ends it when it is told to, when the
+home is removed (a full reset leaves no server behind), or when another server has taken its place in the record.
 """
 
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import pyspark
 
 from leanops.home import Home
 from leanops.settings import Settings
-from leanops_resources.spark.server import OneProcess, Server, read_token
+from leanops_resources.spark.server import OneProcess, Server
 
 JARS = (
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
@@ -59,8 +60,8 @@ def server_command(settings: Settings, home: Home) -> list[str]:
 
 
 def _scratch(home: Home) -> Path:
-    """Where Spark spills and unpacks; gone with the server."""
-    return home.spark / "tmp"
+    """Where this keeper's server spills and unpacks; gone with it."""
+    return home.spark / f"tmp-{os.getpid()}"
 
 
 def _spark_home() -> Path:
@@ -71,7 +72,7 @@ def keep() -> int:
     """Run the server until it ends, is told to end, or is no longer wanted."""
     settings = Settings.load()
     home = Home(settings.home)
-    scratch = _scratch(home)
+    scratch, token = _scratch(home), secrets.token_urlsafe(32)
     scratch.mkdir(exist_ok=True)
     server = subprocess.Popen(
         server_command(settings, home),
@@ -79,7 +80,7 @@ def keep() -> int:
             **os.environ,
             "SPARK_HOME": str(_spark_home()),
             "PYSPARK_PYTHON": sys.executable,
-            "SPARK_CONNECT_AUTHENTICATE_TOKEN": read_token(home),
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
         },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -92,7 +93,7 @@ def keep() -> int:
         server.terminate()
 
     signal.signal(signal.SIGTERM, end)
-    threading.Thread(target=_log_and_record, args=(server, settings, home), daemon=True).start()
+    threading.Thread(target=_log_and_record, args=(server, settings, home, token), daemon=True).start()
     while server.poll() is None:
         with suppress(subprocess.TimeoutExpired):
             server.wait(_LOOK_SECONDS)
@@ -108,7 +109,7 @@ def _wanted(home: Home) -> bool:
     return home.spark.exists() and (record is None or record.keeper.pid == os.getpid())
 
 
-def _log_and_record(server: subprocess.Popen[str], settings: Settings, home: Home) -> None:
+def _log_and_record(server: subprocess.Popen[str], settings: Settings, home: Home, token: str) -> None:
     """Pass on what the server says, and write its port down when it says it."""
     assert server.stdout is not None
     for line in server.stdout:
@@ -119,6 +120,7 @@ def _log_and_record(server: subprocess.Popen[str], settings: Settings, home: Hom
                 keeper=OneProcess.of(os.getpid()),
                 spark=OneProcess.of(server.pid),
                 port=int(started[1]),
+                token=token,
                 master=settings.spark_master,
                 driver_memory=settings.spark_driver_memory,
             ).save(home)

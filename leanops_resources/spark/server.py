@@ -6,7 +6,6 @@ that the system chose, and serves those who can read its token.
 
 import json
 import os
-import secrets
 import socket
 import subprocess
 import sys
@@ -55,6 +54,7 @@ class Server:
     keeper: OneProcess
     spark: OneProcess
     port: int
+    token: str
     master: str
     driver_memory: str
 
@@ -68,9 +68,12 @@ class Server:
         return True
 
     def save(self, home: Home) -> None:
+        """Write the record, token and all, into a file that is its owner's alone from its first byte."""
         with disk_faults_named(home.path):
-            draft = _record(home).with_suffix(".draft")
-            draft.write_text(json.dumps(asdict(self)))
+            draft = _record(home).with_suffix(f".{os.getpid()}.draft")
+            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as file:
+                json.dump(asdict(self), file)
             draft.replace(_record(home))
 
     @classmethod
@@ -80,7 +83,7 @@ class Server:
             record = json.loads(_record(home).read_text())
             keeper, spark = OneProcess(**record.pop("keeper")), OneProcess(**record.pop("spark"))
             return cls(keeper, spark, **record)
-        except (FileNotFoundError, json.JSONDecodeError, TypeError, KeyError):
+        except (OSError, json.JSONDecodeError, TypeError, KeyError):
             return None
 
 
@@ -101,7 +104,7 @@ def server_url(settings: Settings) -> str:
     home = Home(settings.home).prepare()
     server = running(home) or _find_or_start(settings, home)
     # Only by the name `localhost` does the client send its token over a connection that never leaves the machine.
-    return f"sc://localhost:{server.port}/;token={read_token(home)}"
+    return f"sc://localhost:{server.port}/;token={server.token}"
 
 
 def stop(home: Home) -> bool:
@@ -133,7 +136,6 @@ def _find_or_start(settings: Settings, home: Home) -> Server:
 def _start(settings: Settings, home: Home) -> Server:
     require_java()
     stop(home)
-    _write_token(home)
     log = home.logs / "spark.log"
     with disk_faults_named(home.path), log.open("ab") as output:
         begun = output.tell()
@@ -155,36 +157,22 @@ def _start(settings: Settings, home: Home) -> Server:
     # The server outlives whoever started it; should it end first, somebody has to take note of its end.
     threading.Thread(target=keeper.wait, daemon=True).start()
     deadline = time.monotonic() + settings.spark_start_seconds
-    while time.monotonic() < deadline:
-        if keeper.poll() is not None:
-            raise _start_failure(log, begun, settings)
-        server = Server.recorded(home)
-        if server and server.keeper.pid == keeper.pid and server.is_up():
-            return server
-        time.sleep(0.05)
+    try:
+        while time.monotonic() < deadline:
+            if keeper.poll() is not None:
+                raise _start_failure(log, begun, settings)
+            server = Server.recorded(home)
+            if server and server.keeper.pid == keeper.pid and server.is_up():
+                return server
+            time.sleep(0.05)
+    except KeyboardInterrupt:
+        keeper.terminate()
+        raise
     keeper.terminate()
     raise SparkUnavailable(
         f"The Spark server did not come up within {settings.spark_start_seconds} s.",
         f"See {log}, or raise LEANOPS_SPARK_START_SECONDS.",
     )
-
-
-def _token_file(home: Home) -> Path:
-    return home.spark / "token"
-
-
-def _write_token(home: Home) -> None:
-    """A new token for each server, in a file that is its owner's alone from its first byte."""
-    with disk_faults_named(home.path):
-        _token_file(home).unlink(missing_ok=True)
-        handle = os.open(_token_file(home), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w") as file:
-            file.write(secrets.token_urlsafe(32))
-
-
-def read_token(home: Home) -> str:
-    """The token of the home's server."""
-    return _token_file(home).read_text()
 
 
 def _start_failure(log: Path, begun: int, settings: Settings) -> Exception:
@@ -203,5 +191,7 @@ def _start_failure(log: Path, begun: int, settings: Settings) -> Exception:
         return SparkUnavailable(
             f"Java cannot have a heap of {settings.spark_driver_memory}.", "Lower LEANOPS_SPARK_DRIVER_MEMORY."
         )
-    last = next((line for line in reversed(said.splitlines()) if "rror" in line or "xception" in line), "no error")
-    return SparkUnavailable(f"The Spark server ended before it was up: {last.strip()}.", f"Its whole log is {log}.")
+    lines = [line.strip() for line in said.splitlines()]
+    telling = [line for line in lines if ("rror" in line or "xception" in line) and not line.startswith("at ")]
+    last = telling[-1] if telling else "it said nothing"
+    return SparkUnavailable(f"The Spark server ended before it was up: {last}.", f"Its whole log is {log}.")

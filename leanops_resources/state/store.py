@@ -1,6 +1,6 @@
 """The state store's interface: checkpoints, fenced locks, the gate, idempotency keys, the error tracker, sequences.
 
-Implementations (SQLite on one machine, DynamoDB on AWS) pass one and the same test-suite. Every call is atomic.
+Every implementation passes one and the same test-suite; SQLite, for one machine, is the first. Every call is atomic.
 """
 
 from abc import ABC, abstractmethod

@@ -50,7 +50,7 @@ def test_every_bad_line_is_reported_by_number_and_nothing_lands(home: Home, lean
 def test_the_good_lines_land_if_that_is_asked_for(home: Home, leanops: Leanops, tmp_path: Path) -> None:
     said = leanops("land", "orders", envelopes(tmp_path, GOOD, "nonsense"), "--skip-bad")
     assert said.exit_code == 0
-    assert "1 messages of orders landed" in said.out
+    assert "1 message of orders landed" in said.out
     assert "skipped line 2: " in said.err
 
 

@@ -1,7 +1,9 @@
 """What starts work by itself."""
 
+import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -12,6 +14,7 @@ from leanops.home import Home
 from leanops.names import Layer, table
 from leanops.pending import Pending, pending
 from leanops_assets.definitions import defs
+from leanops_assets.partitions import publish_days
 from leanops_assets.sensors import run_requests
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.dagster_resources import CatalogResource
@@ -20,6 +23,7 @@ from tests.conftest import EXAMPLES, PROJECT, Said
 from tests.platform.test_tick import tick
 
 Leanops = Callable[..., Said]
+FIRST_DAY = date(2025, 1, 1)
 NOON = datetime(2026, 1, 20, 12, tzinfo=UTC)
 
 
@@ -62,10 +66,13 @@ def test_each_day_on_which_anything_landed_gets_one_run(
 
 def test_the_same_work_is_asked_for_once_an_hour() -> None:
     work = [Pending("orders", frozenset([date(2026, 1, 14)]), raw_snapshot=1)]
-    keys = [run_requests(work, moment)[0].run_key for moment in (NOON, NOON.replace(minute=59), NOON.replace(hour=13))]
+    keys = [
+        run_requests(work, FIRST_DAY, moment)[0].run_key
+        for moment in (NOON, NOON.replace(minute=59), NOON.replace(hour=13))
+    ]
     assert keys[0] == keys[1] != keys[2]
     more = [Pending("orders", frozenset([date(2026, 1, 14)]), raw_snapshot=2)]
-    assert run_requests(more, NOON)[0].run_key != keys[0]
+    assert run_requests(more, FIRST_DAY, NOON)[0].run_key != keys[0]
 
 
 def test_what_is_built_is_pending_no_more_and_a_late_arrival_is_pending_on_its_own_day(
@@ -106,3 +113,36 @@ def test_a_contract_that_has_changed_is_pending_without_new_messages(warm_home: 
     changed = Contract.model_validate({**document, "payload_columns": document["payload_columns"][:-1]})
     assert changed.version == contract.version
     assert pending(catalog, "payments", changed) is not None
+
+
+def test_a_day_before_the_first_is_not_asked_for() -> None:
+    work = [Pending("orders", frozenset([date(2024, 12, 31), date(2025, 1, 1)]), raw_snapshot=1)]
+    assert [request.partition_key for request in run_requests(work, FIRST_DAY, NOON)] == ["2025-01-01"]
+
+
+def test_a_message_dated_tomorrow_has_a_partition(
+    home: Home, leanops: Leanops, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    ahead = datetime.now(UTC) + timedelta(hours=23)
+    line = {"message_id": "ahead", "publish_time": ahead.isoformat(), "payload": {}}
+    (tmp_path / "ahead.ndjson").write_text(json.dumps(line))
+    assert leanops("land", "orders", tmp_path / "ahead.ndjson").exit_code == 0
+    requests = evaluate(home, instance)
+    assert isinstance(requests, list)
+    days = publish_days(FIRST_DAY)
+    assert [days.has_partition_key(str(request.partition_key)) for request in requests] == [True]
+
+
+def test_a_topic_whose_table_is_damaged_is_left_out_alone(
+    home: Home, leanops: Leanops, instance: dg.DagsterInstance
+) -> None:
+    for topic in ("orders", "events"):
+        leanops("land", topic, EXAMPLES / f"{topic}.ndjson")
+    for file in (home.warehouse / "iceberg_raw_db" / "orders_staging" / "metadata").glob("*.json"):
+        file.unlink()
+    requests = evaluate(home, instance)
+    assert isinstance(requests, list)
+    assert {key.path[1] for request in requests for key in request.asset_selection or ()} == {"events"}
+    said = leanops("topics")
+    assert said.exit_code == 0
+    assert "damaged" in said.out

@@ -9,6 +9,9 @@ import dagster as dg
 import pytest
 from pyiceberg.catalog import Catalog
 
+from leanops.contracts.model import Contract
+from leanops.curated.table import ensure_curated_table
+from leanops.errors import ContractBreaking
 from leanops.home import Home
 from leanops.names import Layer, table
 from leanops_assets.definitions import defs
@@ -192,3 +195,22 @@ def test_one_asset_of_a_step_can_be_asked_for_alone(home: Home, no_spark: None) 
         ["standardized", "orders", "parse_errors"]
     ]
     assert not run.get_asset_check_evaluations()
+
+
+def test_a_type_that_grows_is_widened_and_one_that_changes_is_refused_before_any_value_is(home: Home) -> None:
+    def contract(item_count: str, amount: str) -> Contract:
+        document = json.loads((PROJECT / "schemas" / "orders" / "active" / "schema.json").read_text())
+        for column in document["payload_columns"]:
+            column["type"] = {"item_count": item_count, "amount": amount}.get(column["name"], column["type"])
+        return Contract.model_validate(document)
+
+    catalog = LocalCatalog(home).load()
+    ensure_curated_table(catalog, "orders", contract("INT", "DECIMAL(18,2)"))
+    ensure_curated_table(catalog, "orders", contract("BIGINT", "DECIMAL(20,2)"))
+    schema = catalog.load_table(table(Layer.CURATED, "orders")).schema()
+    assert str(schema.find_type("item_count")) == "long"
+    assert str(schema.find_type("amount")) == "decimal(20, 2)"
+    for item_count, amount in (("DOUBLE", "DECIMAL(20,2)"), ("INT", "DECIMAL(20,2)"), ("BIGINT", "DECIMAL(22,4)")):
+        with pytest.raises(ContractBreaking, match="build the table anew"):
+            ensure_curated_table(catalog, "orders", contract(item_count, amount))
+    assert catalog.load_table(table(Layer.CURATED, "orders")).schema() == schema

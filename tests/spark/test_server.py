@@ -50,9 +50,8 @@ def test_the_life_of_a_server(tmp_path: Path) -> None:
     assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
 
     # Its token is its owner's alone, is not on any command line, and nobody is served without it.
-    token = home.spark / "token"
-    assert stat.S_IMODE(token.stat().st_mode) == 0o600
-    assert token.read_text() not in " ".join(psutil.Process(first.spark.pid).cmdline())
+    assert stat.S_IMODE((home.spark / "server.json").stat().st_mode) == 0o600
+    assert first.token not in " ".join(psutil.Process(first.spark.pid).cmdline())
     for metadata in ([], [("authorization", "Bearer guessed")]):
         with grpc.insecure_channel(f"localhost:{first.port}") as channel, pytest.raises(grpc.RpcError) as refused:
             SparkConnectServiceStub(channel).Config(ConfigRequest(session_id=str(uuid4())), metadata=metadata)
@@ -86,6 +85,26 @@ def test_a_server_whose_keeper_was_killed_is_ended_by_stop(tmp_path: Path) -> No
     assert not spark.is_running()
     assert running(home) is None
     assert not stop(home)
+
+
+def test_a_start_that_was_cut_off_does_not_get_in_the_way_of_the_next(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home").prepare()
+    environment = {**os.environ, "LEANOPS_HOME": str(home.path)}
+    first = subprocess.Popen([sys.executable, "-c", ASK + "ask(Settings.load())"], env=environment)
+    starter = psutil.Process(first.pid)
+    while not (keepers := starter.children()):
+        assert starter.is_running()
+    starter.kill()
+    first.wait()
+
+    url = ask_in_a_process_of_its_own(home)
+    server = recorded(home)
+    assert f"localhost:{server.port}/;token={server.token}" in url
+    _, left = psutil.wait_procs([each for each in keepers if each.pid != server.keeper.pid], timeout=60)
+    assert not left
+    assert recorded(home) == server
+    assert server.is_up()
+    assert stop(home)
 
 
 def test_a_server_that_is_up_is_found_again(spark_home: Home) -> None:

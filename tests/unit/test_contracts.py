@@ -119,6 +119,8 @@ ONE_PROBLEM = [
     (with_column(type=None), "$.payload_columns[1].type", "a type is a string"),
     (with_column(cde="yes"), "$.payload_columns[1].cde", 'found "yes"'),
     (with_column(cde=1), "$.payload_columns[1].cde", "found 1"),
+    (with_column(type="DATE", format="garbage"), "$.payload_columns[1].format", "'garbage' is no pattern"),
+    (with_column(type="DATE", format="dd.MM.yyyy", default="31.01.2026"), "$.payload_columns[1].default", "no DATE"),
     (with_column(format=5), "$.payload_columns[1].format", "found 5"),
     (with_column(default=0), "$.payload_columns[1].default", "found 0"),
     (with_column(cde=True, default=""), "$.payload_columns[1].default", "hide the violation"),
@@ -164,7 +166,7 @@ def test_a_contract_reads_as_it_is_written() -> None:
         "payload_columns": [
             {"name": "event_timestamp", "type": "TIMESTAMP", "cde": True},
             {"name": "amount", "type": "DECIMAL(18,2)", "default": "0.00"},
-            {"name": "placed_on", "type": "DATE", "format": "dd.MM.yyyy", "default": "31.01.2026"},
+            {"name": "placed_on", "type": "DATE", "format": "dd.MM.yyyy", "default": "2026-01-31"},
             {"name": "note", "type": "STRING", "default": "", "description": "What they said"},
         ],
     }

@@ -240,7 +240,7 @@ def test_a_files_name_need_not_be_text(catalog: Catalog, land: Land, write: Writ
 def test_progress_is_told_in_bytes_as_the_file_is_read(land: Land, write: Write) -> None:
     told: list[int] = []
     land(write(GOOD), advance=told.append)
-    assert told == [len(line) for line in GOOD]
+    assert sum(told) == write(GOOD).stat().st_size
 
 
 def test_a_landing_that_fails_half_way_lands_nothing(

@@ -138,7 +138,8 @@ def test_a_topic_is_known_by_its_folder_or_by_what_landed(schemas: Path, home: H
     assert not any(each.contract_problem for each in manifest.topics)
 
 
-def test_where_nothing_is_there_are_no_topics(compiled: Compile) -> None:
+def test_where_nothing_is_there_are_no_topics(schemas: Path, compiled: Compile) -> None:
+    schemas.mkdir()
     assert compiled() == Manifest(topics=())
 
 

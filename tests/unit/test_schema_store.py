@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from leanops.errors import TopicNameInvalid
+from leanops.errors import ContractsMissing, TopicNameInvalid
 from leanops_resources.schema_store import LocalSchemaStore, SchemaStore, Stage
 
 
@@ -73,8 +73,11 @@ def test_files_beside_the_topics_are_neither_topics_nor_strays(folder: Path, sto
     assert (store.topics(), store.strays()) == ([], [])
 
 
-def test_without_a_folder_there_are_no_topics(store: SchemaStore) -> None:
-    assert (store.topics(), store.strays()) == ([], [])
+def test_a_folder_that_is_not_there_is_named_and_not_taken_for_an_empty_one(folder: Path, store: SchemaStore) -> None:
+    for ask in (store.topics, store.strays):
+        with pytest.raises(ContractsMissing, match="LEANOPS_SCHEMAS") as caught:
+            ask()
+        assert str(folder) in caught.value.problem
 
 
 @pytest.mark.parametrize("topic", ["../orders", "..", "", "/etc", "a/b", "Orders", "errors", "a\0"])
