@@ -15,6 +15,7 @@ from leanops_assets.checks import in_step_result, in_step_spec
 from leanops_assets.metadata import column_lineage, day_metadata, errors_day_metadata, snapshot_text
 from leanops_assets.partitions import publish_days
 from leanops_assets.specs import asset_key, asset_spec
+from leanops_assets.steps import topic_step
 from leanops_resources.dagster_resources import CatalogResource, SparkConnectResource
 
 
@@ -23,7 +24,7 @@ def build_curated_assets(topic: Topic, contract: Contract, settings: Settings) -
     days = publish_days(settings.first_day)
     layer_key, errors_key = asset_key(Layer.CURATED, topic.name), asset_key(Layer.ERRORS, topic.name)
 
-    @dg.multi_asset(
+    @topic_step(
         name=f"curated__{topic.name}",
         specs=[
             asset_spec(layer, topic, [Layer.STANDARDIZED], Path(__file__), settings)

@@ -12,13 +12,14 @@ from leanops.settings import Settings
 from leanops_assets.metadata import day_metadata
 from leanops_assets.partitions import publish_days
 from leanops_assets.specs import asset_key, asset_spec
+from leanops_assets.steps import topic_step
 from leanops_resources.dagster_resources import CatalogResource
 
 
 def build_raw_assets(topic: Topic, settings: Settings) -> dg.AssetsDefinition:
     """The step that takes stock of a topic's RAW table."""
 
-    @dg.multi_asset(
+    @topic_step(
         name=f"raw__{topic.name}",
         specs=[asset_spec(Layer.RAW, topic, [], Path(__file__), settings)],
         partitions_def=publish_days(settings.first_day),

@@ -16,6 +16,7 @@ from leanops_assets.checks import in_step_result, in_step_spec
 from leanops_assets.metadata import day_metadata, errors_day_metadata, snapshot_text
 from leanops_assets.partitions import publish_days
 from leanops_assets.specs import asset_key, asset_spec
+from leanops_assets.steps import topic_step
 from leanops_resources.dagster_resources import CatalogResource, SparkConnectResource
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def build_standardized_assets(topic: Topic, contract: Contract, settings: Settin
     days = publish_days(settings.first_day)
     layer_key, errors_key = asset_key(Layer.STANDARDIZED, topic.name), asset_key(Layer.PARSE_ERRORS, topic.name)
 
-    @dg.multi_asset(
+    @topic_step(
         name=f"standardized__{topic.name}",
         specs=[
             asset_spec(layer, topic, [Layer.RAW], Path(__file__), settings)
