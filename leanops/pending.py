@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from leanops.commits import checkpoint_of
 from leanops.contracts.model import Contract
 from leanops.names import Layer, table
+from leanops.tables import find_table
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Pending:
 def pending(catalog: Catalog, topic: str, contract: Contract) -> Pending | None:
     """What a topic has to build, or None when its layers stand for all that RAW holds and for its contract."""
     raw, standardized, curated = (
-        _table(catalog, layer, topic) for layer in (Layer.RAW, Layer.STANDARDIZED, Layer.CURATED)
+        find_table(catalog, table(layer, topic)) for layer in (Layer.RAW, Layer.STANDARDIZED, Layer.CURATED)
     )
     landed = raw.current_snapshot() if raw else None
     if raw is None or landed is None:
@@ -38,11 +39,6 @@ def pending(catalog: Catalog, topic: str, contract: Contract) -> Pending | None:
         # Only Curated lags behind. Its step builds the whole topic, whichever day it is asked for.
         return Pending(topic, frozenset([max(_days_since(raw, consumed=None))]), landed.snapshot_id)
     return Pending(topic, frozenset(_days_since(raw, consumed)), landed.snapshot_id)
-
-
-def _table(catalog: Catalog, layer: Layer, topic: str) -> Table | None:
-    name = table(layer, topic)
-    return catalog.load_table(name) if catalog.table_exists(name) else None
 
 
 def _days_since(raw: Table, consumed: str | None) -> Iterator[date]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -17,6 +17,14 @@ PROPERTIES: Mapping[str, str] = {
 }
 
 
+def find_table(catalog: Catalog, identifier: tuple[str, str]) -> Table | None:
+    """The table, or None if there is none. To ask for its existence first would read its metadata twice."""
+    try:
+        return catalog.load_table(identifier)
+    except NoSuchTableError:
+        return None
+
+
 def ensure_table(
     catalog: Catalog,
     identifier: tuple[str, str],
@@ -24,8 +32,8 @@ def ensure_table(
     spec: PartitionSpec,
 ) -> Table:
     """The table, created first if it is not there. Whoever is second to create it gets the first one's."""
-    if catalog.table_exists(identifier):
-        return catalog.load_table(identifier)
+    if there := find_table(catalog, identifier):
+        return there
     with suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(identifier[0])
     try:

@@ -76,14 +76,15 @@ def _print_outcome(home: Home) -> None:
     from pyiceberg.expressions import EqualTo
 
     from leanops.inventory import table_totals
+    from leanops.tables import find_table
     from leanops_resources.catalog import LocalCatalog
 
     catalog = LocalCatalog(home)
     tables = catalog.load()
 
     def rows(layer: Layer, topic: str) -> int | None:
-        name = table(layer, topic)
-        return table_totals(tables.load_table(name)).rows if tables.table_exists(name) else None
+        held = find_table(tables, table(layer, topic))
+        return table_totals(held).rows if held else None
 
     outcome: list[tuple[object, ...]] = []
     for topic in catalog.raw_topics():

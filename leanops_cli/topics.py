@@ -67,11 +67,13 @@ def _gate(topic: Topic, gates: dict[str, Any]) -> str:
 def _raw(catalog: Any, topic: str) -> dict[str, Any]:
     from leanops.inventory import table_totals
     from leanops.names import Layer, table
+    from leanops.tables import find_table
 
     try:
-        if not catalog.table_exists(table(Layer.RAW, topic)):
+        held = find_table(catalog, table(Layer.RAW, topic))
+        if held is None:
             return {"raw_rows": 0, "last_landed": None}
-        totals = table_totals(catalog.load_table(table(Layer.RAW, topic)))
+        totals = table_totals(held)
     except (OSError, ValueError):
         return {"raw_rows": "damaged", "last_landed": None}
     last = totals.last_commit and f"{totals.last_commit:%Y-%m-%d %H:%M:%S}"
