@@ -9,7 +9,6 @@ from benchmarks.report import Section
 from leanops.home import Home
 from leanops.raw.landing import land_file
 from leanops_resources.catalog import LocalCatalog
-from leanops_resources.state.sqlite import SqliteStateStore
 
 MESSAGES = 200_000
 
@@ -19,10 +18,10 @@ def measure(folder: Path) -> Section:
     file = folder / "messages.ndjson"
     write_messages(file, MESSAGES)
     home = Home(folder / "home").prepare()
-    catalog, reserve = LocalCatalog(home).load(), SqliteStateStore(home.state).reserve
-    land_file(catalog, reserve, "warm", file, date(2025, 1, 1))
+    catalog = LocalCatalog(home).load()
+    land_file(catalog, "warm", file, date(2025, 1, 1))
     begun = time.perf_counter()
-    land_file(catalog, reserve, "orders", file, date(2025, 1, 1))
+    land_file(catalog, "orders", file, date(2025, 1, 1))
     landed = time.perf_counter() - begun
     begun = time.perf_counter()
     with file.open() as lines:

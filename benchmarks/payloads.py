@@ -19,7 +19,6 @@ from leanops.standardized.transform import new_paths, read_payloads
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.spark.server import stop
 from leanops_resources.spark.session import attach
-from leanops_resources.state.sqlite import SqliteStateStore
 
 MESSAGES = 300_000
 ROUNDS = 3
@@ -35,8 +34,7 @@ def measure(folder: Path) -> Section:
     home = Home(folder / "home").prepare()
     catalog = LocalCatalog(home)
     write_messages(folder / "messages.ndjson", MESSAGES)
-    reserve = SqliteStateStore(home.state).reserve
-    land_file(catalog.load(), reserve, "orders", folder / "messages.ndjson", date(2025, 1, 1))
+    land_file(catalog.load(), "orders", folder / "messages.ndjson", date(2025, 1, 1))
     spark = attach(Settings(home=home.path), catalog)
     try:
         raw = spark.read.table(spark_table(Layer.RAW, "orders"))

@@ -73,6 +73,14 @@ class LandingConflict(LeanOpsError):
     """Other writers kept committing to the RAW table first."""
 
 
+class BuildOvertaken(LeanOpsError):
+    """Another build of the same table has committed first."""
+
+
+class TopicBusy(LeanOpsError):
+    """Another run is building the same topic."""
+
+
 class HomeNotWritable(LeanOpsError):
     """`LEANOPS_HOME` cannot be created or written."""
 

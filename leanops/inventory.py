@@ -1,10 +1,15 @@
 """What a table holds, from its metadata alone: no data file is opened and no Spark is woken."""
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThan
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.typedef import Record
+
+_ALL = AlwaysTrue()
 
 
 @dataclass(frozen=True)
@@ -26,16 +31,44 @@ class TableTotals:
     last_commit: datetime | None
 
 
-def table_day(table: Table, day: date, where: BooleanExpression = AlwaysTrue()) -> TableDay:  # noqa: B008
-    """What a table holds of `day`. The platform's tables have no delete files, so their files' own counts are exact."""
-    files = [task.file for task in table.scan(row_filter=And(where, published_on(day))).plan_files()]
+def table_days(table: Table, days: Collection[date], where: BooleanExpression = _ALL) -> dict[date, TableDay]:
+    """What a table holds of each of these days. The day of publish_time is the last field of every partition."""
+    if not days:
+        return {}
+    between = And(published_on(min(days), max(days)), where)
+    tasks: dict[date, list[FileScanTask]] = {day: [] for day in days}
+    for task in table.scan(row_filter=between).plan_files():
+        tasks.setdefault(_day(task.file.partition), []).append(task)
     snapshot = table.current_snapshot()
-    return TableDay(
-        rows=sum(file.record_count for file in files),
-        data_files=len(files),
-        bytes=sum(file.file_size_in_bytes for file in files),
-        snapshot_id=snapshot.snapshot_id if snapshot else None,
-    )
+    return {
+        day: TableDay(
+            rows=_rows(tasks[day]),
+            data_files=len(tasks[day]),
+            bytes=sum(task.file.file_size_in_bytes for task in tasks[day]),
+            snapshot_id=snapshot.snapshot_id if snapshot else None,
+        )
+        for day in days
+    }
+
+
+def table_day(table: Table, day: date, where: BooleanExpression = _ALL) -> TableDay:
+    """What a table holds of one day."""
+    return table_days(table, [day], where)[day]
+
+
+def days_changed(table: Table, before: int, after: int) -> frozenset[date]:
+    """The days whose files were added, removed or marked by the commits from one snapshot to a later one."""
+    days: set[date] = set()
+    for snapshot in ancestors_of(table.snapshot_by_id(after), table.metadata):
+        if snapshot.snapshot_id == before:
+            break
+        for manifest in snapshot.manifests(table.io):
+            if manifest.added_snapshot_id == snapshot.snapshot_id:
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+                days.update(
+                    _day(each.data_file.partition) for each in entries if each.snapshot_id == manifest.added_snapshot_id
+                )
+    return frozenset(days)
 
 
 def table_totals(table: Table) -> TableTotals:
@@ -44,20 +77,39 @@ def table_totals(table: Table) -> TableTotals:
     current = table.current_snapshot()
     if current is None or current.summary is None:
         return TableTotals(rows=0, first_commit=None, last_commit=None)
+    has_deletes = int(current.summary["total-delete-files"] or 0)
     return TableTotals(
-        rows=int(current.summary["total-records"] or 0),
+        rows=_rows(table.scan().plan_files()) if has_deletes else int(current.summary["total-records"] or 0),
         first_commit=_moment(commits[0]),
         last_commit=_moment(current.timestamp_ms),
     )
 
 
-def published_on(day: date) -> BooleanExpression:
-    """The rows of a publish day, as a filter that meets the table's partitions edge to edge."""
-    start = datetime.combine(day, time(), UTC)
+def newest_day(table: Table) -> date:
+    """The latest publish day of which the table holds anything."""
+    return max(_day(task.file.partition) for task in table.scan().plan_files())
+
+
+def _rows(tasks: Iterable[FileScanTask]) -> int:
+    """The rows of these files: theirs by their own count, less the positions that are deleted, each of them once."""
+    held, deletes = 0, {}
+    for task in tasks:
+        held += task.file.record_count
+        deletes.update({file.file_path: file.record_count for file in task.delete_files})
+    return held - sum(deletes.values())
+
+
+def published_on(first: date, last: date) -> BooleanExpression:
+    """The rows of publish days, as a filter that meets the table's partitions edge to edge."""
+    start, end = (datetime.combine(day, time(), UTC) for day in (first, last + timedelta(days=1)))
     return And(
         GreaterThanOrEqual(term="publish_time", value=start.isoformat()),
-        LessThan(term="publish_time", value=(start + timedelta(days=1)).isoformat()),
+        LessThan(term="publish_time", value=end.isoformat()),
     )
+
+
+def _day(partition: Record) -> date:
+    return date(1970, 1, 1) + timedelta(days=partition[len(partition) - 1])
 
 
 def _moment(milliseconds: int) -> datetime:

@@ -17,6 +17,26 @@ PROPERTIES: Mapping[str, str] = {
 }
 
 
+KEYED: Mapping[str, str] = {
+    **PROPERTIES,
+    # A correction of an old day writes a small file of deleted positions instead of writing that day again.
+    "write.delete.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    "write.delete.granularity": "file",
+    # A tick asks for thousands of keys at once. Small row groups, each with a filter that is wrong once in 100,000
+    # times, are what it has to read of a table of any size. The filter of a small file is small.
+    "write.parquet.row-group-size-bytes": "4194304",
+    "write.parquet.bloom-filter-enabled.column.idempotency_key": "true",
+    "write.parquet.bloom-filter-fpp.column.idempotency_key": "0.00001",
+    "write.parquet.bloom-filter-adaptive-enabled": "true",
+    "write.parquet.bloom-filter-max-bytes": "65536",
+    # RAW's files are of one day each, and what is read from them needs no shuffle to be written by day again.
+    "write.distribution-mode": "none",
+    "write.spark.fanout.enabled": "true",
+}
+"""Of tables with one row per key, in which later versions replace earlier ones."""
+
+
 def find_table(catalog: Catalog, identifier: tuple[str, str]) -> Table | None:
     """The table, or None if there is none. To ask for its existence first would read its metadata twice."""
     try:
@@ -30,6 +50,7 @@ def ensure_table(
     identifier: tuple[str, str],
     schema: Schema,
     spec: PartitionSpec,
+    properties: Mapping[str, str] = PROPERTIES,
 ) -> Table:
     """The table, created first if it is not there. Whoever is second to create it gets the first one's."""
     if there := find_table(catalog, identifier):
@@ -37,6 +58,6 @@ def ensure_table(
     with suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(identifier[0])
     try:
-        return catalog.create_table(identifier, schema, partition_spec=spec, properties=dict(PROPERTIES))
+        return catalog.create_table(identifier, schema, partition_spec=spec, properties=dict(properties))
     except TableAlreadyExistsError:
         return catalog.load_table(identifier)

@@ -1,5 +1,6 @@
 """What the UI shows of a materialised day."""
 
+from collections.abc import Collection
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -14,22 +15,42 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
-def day_metadata(catalog: "Catalog", layer: Layer, topic: str, day: date) -> dict[str, Any]:
-    """A day of a topic's own table, with the table's columns."""
-    from leanops.inventory import table_day
+_NOT_SHOWN = ("ingestion_ts", "landing_seq", "overflow_json")
+_PREVIEW_ROWS, _PREVIEW_COLUMNS, _PREVIEW_SIGNS = 5, 8, 40
+
+
+def days_metadata(catalog: "Catalog", layer: Layer, topic: str, days: Collection[date]) -> dict[date, dict[str, Any]]:
+    """What a layer holds of each day, and the columns and the rows of a table that is the topic's own."""
+    from pyiceberg.expressions import AlwaysTrue, EqualTo
+
+    from leanops.inventory import table_days, table_totals
 
     held = catalog.load_table(table(layer, topic))
-    return {**_day(table_day(held, day)), "dagster/column_schema": _column_schema(held)}
+    is_shared = layer in (Layer.PARSE_ERRORS, Layer.ERRORS)
+    where = EqualTo(term="topic_name", value=topic) if is_shared else AlwaysTrue()
+    whole = {} if is_shared else {"dagster/row_count": table_totals(held).rows, "dagster/column_schema": _columns(held)}
+    return {
+        day: {
+            "dagster/partition_row_count": found.rows,
+            "data_files": found.data_files,
+            "bytes": found.bytes,
+            "snapshot_id": snapshot_text(found.snapshot_id),
+            **whole,
+        }
+        for day, found in table_days(held, days, where).items()
+    }
 
 
-def errors_day_metadata(errors: "Table", topic: str, day: date) -> dict[str, Any]:
-    """A day of a topic in a table that all topics share."""
-    from pyiceberg.expressions import EqualTo
+def preview(catalog: "Catalog", layer: Layer, topic: str, day: date) -> dg.MarkdownMetadataValue:
+    """A few rows of a day, with the columns that come first."""
+    from leanops.inventory import published_on
 
-    from leanops.inventory import table_day
-
-    errors.refresh()
-    return _day(table_day(errors, day, EqualTo(term="topic_name", value=topic)))
+    held = catalog.load_table(table(layer, topic))
+    names = [field.name for field in held.schema().fields if field.name not in _NOT_SHOWN][:_PREVIEW_COLUMNS]
+    scan = held.scan(row_filter=published_on(day, day), selected_fields=tuple(names), limit=_PREVIEW_ROWS)
+    rows = scan.to_arrow().select(names).to_pylist()
+    lines = [names, ["---"] * len(names), *([_cell(row[name]) for name in names] for row in rows)]
+    return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def column_lineage(topic: str, contract: Contract) -> dg.TableColumnLineage:
@@ -44,16 +65,14 @@ def snapshot_text(snapshot_id: int | None) -> str:
     return "none yet" if snapshot_id is None else str(snapshot_id)
 
 
-def _day(held: Any) -> dict[str, Any]:
-    return {
-        "dagster/partition_row_count": held.rows,
-        "data_files": held.data_files,
-        "bytes": held.bytes,
-        "snapshot_id": snapshot_text(held.snapshot_id),
-    }
+def _cell(value: object) -> str:
+    """A value as it can stand in a table of Markdown: shortened, and nothing in it obeyed."""
+    text = "" if value is None else str(value)
+    short = text if len(text) <= _PREVIEW_SIGNS else f"{text[: _PREVIEW_SIGNS - 1]}…"
+    return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>()#+-!|~&" else " " if sign.isspace() else sign for sign in short)
 
 
-def _column_schema(held: "Table") -> dg.TableSchema:
+def _columns(held: "Table") -> dg.TableSchema:
     return dg.TableSchema(
         [dg.TableColumn(field.name, str(field.field_type), description=field.doc) for field in held.schema().fields]
     )

@@ -53,6 +53,7 @@ def asset_spec(layer: Layer, topic: Topic, deps: Sequence[Layer], code: Path, se
         owners=list(contract.owners) if contract else None,
         tags={"layer": layer.value, "topic": topic.name, "contract": _contract_tag(topic)},
         kinds=_KINDS[layer],
+        skippable=layer is not Layer.RAW,
     )
 
 

@@ -1,74 +1,49 @@
 """`leanops demo`: the sample messages of six topics through the main job."""
 
-from collections import defaultdict
-from datetime import date
-
 from leanops.errors import RunFailed
 from leanops.home import Home
 from leanops.names import Layer, table
 from leanops.progress import progress, unseen
 from leanops.settings import Settings
 from leanops_cli.output import print_table
+from leanops_cli.tick import print_tick
 
 
 def demo() -> None:
-    """Land the sample messages of six topics and run the main job on them, day by day, through Dagster.
+    """Land the sample messages of six topics and build their tables, through Dagster, as a tick does.
 
     Everything stays under LEANOPS_HOME to be looked at. A second demo lands the same messages again: they are
     duplicates then, and no table after RAW changes.
     """
     from leanops_assets.instance import PROJECT
     from leanops_assets.raw.landing import land_and_report
+    from leanops_assets.tick import tick_once
     from leanops_resources.spark.server import running, stop
 
     settings = Settings.load()
     home = Home(settings.home).prepare()
     was_up = running(home) is not None
     samples = sorted((PROJECT / "examples").glob("*.ndjson"))
-    touched: dict[date, list[str]] = defaultdict(list)
     with progress("Landing", total=len(samples)) as advance:
         for sample in samples:
             landed = land_and_report(settings, sample.stem, sample, skip_bad=False, advance=unseen)
-            for day in landed.rows_by_day:
-                touched[day].append(landed.topic)
             print(f"landed   {landed.rows:3} messages of {landed.topic}")
             advance(1)
+    print()
     try:
-        _run_main_job(home, touched)
+        with progress("Building") as advance:
+            ticked = tick_once(settings, advance=advance)
     finally:
         if not was_up:
             stop(home)
+    if not print_tick(ticked):
+        raise RunFailed("The demo's tick failed.", "`make dev` shows the run under Runs.")
     print()
     _print_outcome(home)
     print(
         "\nreplaced: further copies of a message, and versions of a record that a later one corrects\n"
         "See it in the UI with `make dev`, or ask: .venv/bin/leanops sql 'SELECT * FROM iceberg_curated_db.orders'"
     )
-
-
-def _run_main_job(home: Home, touched: dict[date, list[str]]) -> None:
-    """Run the main job for each day, over the topics that have anything there."""
-    from leanops_assets.definitions import defs
-    from leanops_assets.instance import dagster_instance
-    from leanops_assets.specs import asset_key
-
-    definitions = defs()
-    known = definitions.resolve_asset_graph().get_all_asset_keys()
-    tick = definitions.resolve_job_def("tick")
-    with dagster_instance(home) as instance, progress("Running", total=len(touched)) as advance:
-        for day, topics in sorted(touched.items()):
-            selected = {asset_key(layer, topic) for layer in Layer for topic in topics} & known
-            run = tick.execute_in_process(
-                instance=instance,
-                partition_key=day.isoformat(),
-                asset_selection=list(selected),
-                raise_on_error=False,
-                run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}},
-            )
-            if not run.success:
-                raise RunFailed(f"The run {run.run_id} of {day} failed.", "`make dev` shows it under Runs.")
-            print(f"ran      {day}: {len(selected)} assets of {len(topics)} topics")
-            advance(1)
 
 
 def _print_outcome(home: Home) -> None:

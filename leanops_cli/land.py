@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
-from leanops.errors import TopicUnknown
-from leanops.home import Home
 from leanops.names import topic_name
 from leanops.progress import progress
 from leanops.settings import Settings
+from leanops_cli.known_topics import require_known
 
 
 def land(
@@ -28,7 +27,7 @@ def land(
 
     settings = Settings.load()
     if not new:
-        _require_known(topic_name(topic), settings)
+        require_known([topic], settings, otherwise="If it is new, land its first messages with --new.")
     size = file.stat().st_size if file.is_file() else None
     with progress(f"Landing {file.name}", total=size) as advance:
         landed = land_and_report(settings, topic_name(topic), file, skip_bad, advance)
@@ -39,20 +38,3 @@ def land(
         days = str(next(iter(landed.rows_by_day)))
     messages = "1 message" if landed.rows == 1 else f"{landed.rows:,} messages"
     print(f"{messages} of {topic} landed in RAW, on {days}.")
-
-
-def _require_known(topic: str, settings: Settings) -> None:
-    """A misspelt name must not become a topic by itself."""
-    from difflib import get_close_matches
-
-    from leanops_resources.catalog import LocalCatalog
-    from leanops_resources.schema_store import LocalSchemaStore
-
-    known = {
-        *LocalSchemaStore(settings.schemas).topics(),
-        *LocalCatalog(Home(settings.home).prepare()).raw_topics(),
-    }
-    if topic not in known:
-        nearest = get_close_matches(topic, sorted(known), n=1)
-        meant = f"Did you mean {nearest[0]}? " if nearest else ""
-        raise TopicUnknown(f"There is no topic {topic!r}.", f"{meant}If it is new, land its first messages with --new.")

@@ -10,9 +10,11 @@ from leanops.home import Home
 from leanops.settings import Settings
 from leanops_cli.demo import demo
 from leanops_cli.dev import dev
+from leanops_cli.gate import pause, resume
 from leanops_cli.land import land
 from leanops_cli.spark import spark
 from leanops_cli.sql import sql
+from leanops_cli.tick import tick
 from leanops_cli.topics import topics
 
 app = typer.Typer(
@@ -27,6 +29,9 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(dev)
 app.command()(land)
+app.command()(tick)
+app.command()(pause)
+app.command()(resume)
 app.command()(sql)
 app.command()(topics)
 app.add_typer(spark, name="spark")

@@ -58,6 +58,14 @@ class SchemaStoreResource(dg.ConfigurableResource[None]):
         return LocalSchemaStore(Path(self.folder))
 
 
+class BuildOptions(dg.ConfigurableResource[None]):
+    """What a run is asked for beyond what is new."""
+
+    rebuild: bool = Field(
+        default=False, description="Make the run's day anew from all that the layer before holds of it."
+    )
+
+
 class SparkConnectResource(LazyPySparkResource):
     """A session on this home's Spark server, or on the cluster that `SPARK_REMOTE` names; opened on first use."""
 
@@ -91,4 +99,5 @@ def embedded_resources(settings: Settings) -> dict[str, dg.ConfigurableResource[
         "state": StateStoreResource(home=home),
         "contracts": SchemaStoreResource(folder=str(settings.schemas)),
         "spark": SparkConnectResource(home=home),
+        "builds": BuildOptions(),
     }

@@ -28,7 +28,7 @@ from leanops.contracts.column_types import ColumnType
 from leanops.contracts.model import Contract
 from leanops.errors import ContractBreaking
 from leanops.names import Layer, table
-from leanops.tables import ensure_table
+from leanops.tables import KEYED, ensure_table
 
 _ICEBERG_TYPES: dict[str, IcebergType] = {
     "STRING": StringType(),
@@ -41,7 +41,7 @@ _ICEBERG_TYPES: dict[str, IcebergType] = {
     "TIMESTAMP": TimestamptzType(),
 }
 
-KEY_COLUMNS = ("message_id", "idempotency_key", "publish_time", "ingestion_ts")
+KEY_COLUMNS = ("message_id", "idempotency_key", "publish_time", "ingestion_ts", "landing_seq")
 CURATED_PARTITIONS = PartitionSpec(PartitionField(3, 1000, DayTransform(), "publish_time_day"))
 
 ERRORS_SCHEMA = Schema(
@@ -68,6 +68,7 @@ ERRORS_SCHEMA = Schema(
     NestedField(11, "contract_version", IntegerType()),
     NestedField(12, "first_seen", TimestamptzType()),
     NestedField(13, "closed", TimestamptzType(), doc="When a later version healed or replaced it; NULL while open"),
+    NestedField(14, "landing_seq", LongType(), doc="Order of landing within the topic"),
 )
 ERRORS_PARTITIONS = PartitionSpec(
     PartitionField(3, 1000, IdentityTransform(), "topic_name"),
@@ -77,7 +78,7 @@ ERRORS_PARTITIONS = PartitionSpec(
 
 def ensure_curated_table(catalog: Catalog, topic: str, contract: Contract) -> Table:
     """The topic's table, with every column of the contract: added where it is missing, widened where it has grown."""
-    made = ensure_table(catalog, table(Layer.CURATED, topic), curated_schema(contract), CURATED_PARTITIONS)
+    made = ensure_table(catalog, table(Layer.CURATED, topic), curated_schema(contract), CURATED_PARTITIONS, KEYED)
     there = {field.name: field.field_type for field in made.schema().fields}
     changed = [field for field in curated_schema(contract).fields if there.get(field.name) != field.field_type]
     if changed:
@@ -135,7 +136,8 @@ def _fields(contract: Contract) -> Iterator[NestedField]:
     yield NestedField(2, "idempotency_key", StringType(), required=True)
     yield NestedField(3, "publish_time", TimestamptzType())
     yield NestedField(4, "ingestion_ts", LongType())
-    number = 4
+    yield NestedField(5, "landing_seq", LongType())
+    number = 5
     for name in envelope_names(contract):
         number += 1
         yield NestedField(number, name, StringType())

@@ -1,5 +1,9 @@
 """Standardized to Curated, one function per step of the spec, each from DataFrame to DataFrame."""
 
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -8,27 +12,51 @@ from leanops.curated.strict_cast import is_broken, strict_cast
 from leanops.curated.table import KEY_COLUMNS, envelope_names
 
 BROKEN = "broken_rules"
+IS_BROKEN = "is_broken"
 _RULE = "struct<column: string, rule: string, value: string>"
 
 
 def judged(standardized: DataFrame, contract: Contract) -> DataFrame:
-    """Every row with the contract's columns, typed, and with every rule that it breaks."""
-    texts = {column.name: _text(standardized, column.name) for column in contract.payload_columns}
-    envelope = [_text(standardized, name).alias(name) for name in envelope_names(contract)]
-    typed = [_value(texts[column.name], column).alias(column.name) for column in contract.payload_columns]
-    rules = [rule for column in contract.payload_columns for rule in _rules(texts[column.name], column)]
-    broken = F.filter(F.array(*rules), lambda rule: rule.isNotNull()).alias(BROKEN)
-    return standardized.select(*KEY_COLUMNS, *envelope, *typed, broken)
+    """Every row with the contract's columns, typed, whether it breaks a rule, and every rule that it breaks.
+
+    Each text is cast once. The list of rules is apart from whether there is one: Spark cannot compile a list, and does
+    not look at it where only rows that are kept are asked for.
+    """
+    columns = list(enumerate(contract.payload_columns))
+    texts = [_text(standardized, column.name) for _, column in columns]
+    cast = standardized.select(
+        *KEY_COLUMNS,
+        *(_text(standardized, name).alias(name) for name in envelope_names(contract)),
+        *(text.alias(f"text_{i}") for i, text in enumerate(texts)),
+        *(strict_cast(texts[i], str(each.type), each.format).alias(f"value_{i}") for i, each in columns),
+    )
+    met = [rule for i, column in columns for rule in _rules(F.col(f"text_{i}"), F.col(f"value_{i}"), column)]
+    return cast.select(
+        *KEY_COLUMNS,
+        *envelope_names(contract),
+        *(_value(F.col(f"text_{i}"), F.col(f"value_{i}"), column).alias(column.name) for i, column in columns),
+        reduce(or_, (is_met for is_met, _ in met)).alias(IS_BROKEN),
+        F.filter(F.array(*(F.when(is_met, rule) for is_met, rule in met)), lambda rule: rule.isNotNull()).alias(BROKEN),
+    )
 
 
-def kept(rows: DataFrame) -> DataFrame:
-    """The rows that keep the contract."""
-    return rows.where(F.size(BROKEN) == 0).drop(BROKEN)
+def kept(rows: DataFrame, contract: Contract, columns: Iterable[str]) -> DataFrame:
+    """The rows that keep the contract, with all `columns` of Curated; those that have left the contract are NULL."""
+    filled = {*KEY_COLUMNS, *envelope_names(contract), *(column.name for column in contract.payload_columns)}
+    values = (F.col(name) if name in filled else F.lit(None).alias(name) for name in columns)
+    return rows.where(~F.col(IS_BROKEN)).select(*values)
 
 
-def broken(rows: DataFrame) -> DataFrame:
-    """The rows that break it, with every broken rule and none of the values that were to be typed."""
-    return rows.where(F.size(BROKEN) > 0).select(*KEY_COLUMNS, BROKEN)
+def broken(rows: DataFrame, topic: str, contract: Contract) -> DataFrame:
+    """The rows that break it, with every broken rule and none of the values that were to be typed: open errors."""
+    return rows.where(F.col(IS_BROKEN)).select(
+        *KEY_COLUMNS,
+        F.lit(topic).alias("topic_name"),
+        BROKEN,
+        F.lit(contract.version).alias("contract_version"),
+        F.current_timestamp().alias("first_seen"),
+        F.lit(None).cast("timestamp").alias("closed"),
+    )
 
 
 def _text(standardized: DataFrame, name: str) -> Column:
@@ -36,23 +64,21 @@ def _text(standardized: DataFrame, name: str) -> Column:
     return F.col(name) if name in standardized.columns else F.lit(None).cast("string")
 
 
-def _value(text: Column, column: PayloadColumn) -> Column:
+def _value(text: Column, value: Column, column: PayloadColumn) -> Column:
     """The typed value. A default, in the type's own form, fills a missing one; a Critical Data Element has none."""
-    value = strict_cast(text, str(column.type), column.format)
     if column.default is None:
         return value
     return F.when(text.isNull(), strict_cast(F.lit(column.default), str(column.type))).otherwise(value)
 
 
-def _rules(text: Column, column: PayloadColumn) -> list[Column]:
-    """One expression per rule of the column: the broken rule, or NULL where it is kept."""
+def _rules(text: Column, value: Column, column: PayloadColumn) -> list[tuple[Column, Column]]:
+    """Each rule of the column: whether it is broken, and how that is told."""
     is_blank = text.isNull() | (F.trim(text) == "")
-    misfit = is_broken(text, strict_cast(text, str(column.type), column.format))
+    misfit = is_broken(text, value)
     if not column.cde:
-        return [_rule(misfit, column, "type", text)]
-    return [_rule(is_blank, column, "cde", text), _rule(~is_blank & misfit, column, "type", text)]
+        return [(misfit, _told(column, "type", text))]
+    return [(is_blank, _told(column, "cde", text)), (~is_blank & misfit, _told(column, "type", text))]
 
 
-def _rule(is_met: Column, column: PayloadColumn, rule: str, text: Column) -> Column:
-    found = F.struct(F.lit(column.name).alias("column"), F.lit(rule).alias("rule"), text.alias("value"))
-    return F.when(is_met, found.cast(_RULE))
+def _told(column: PayloadColumn, rule: str, text: Column) -> Column:
+    return F.struct(F.lit(column.name).alias("column"), F.lit(rule).alias("rule"), text.alias("value")).cast(_RULE)

@@ -1,8 +1,7 @@
 """From a file of envelopes to RAW, in one append: all of it lands, or nothing does."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -10,22 +9,22 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io import FileIO, InputFile, OutputFile
-from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from leanops.errors import EnvelopesInvalid, LandingConflict, LandingFileUnreadable, Problem, disk_faults_named
 from leanops.progress import Advance, unseen
 from leanops.raw.envelope import Envelope, EnvelopeMalformed, parse_envelope
-from leanops.raw.table import RAW_SCHEMA, ensure_raw_table
+from leanops.raw.files import ARROW_SCHEMA, RawFiles
+from leanops.raw.table import LAST_SEQ, ensure_raw_table, last_landing_seq
 
 CHUNK_BYTES = 64 * 1024 * 1024
 """How much of a file is held in memory at once."""
 
-_ARROW_SCHEMA = schema_to_pyarrow(RAW_SCHEMA, include_field_ids=False)
-
-Reserve = Callable[[str, int], int]
-"""Hands out the first of so many consecutive numbers of a sequence, as the state store does."""
+ATTEMPTS = 20
+_LANDING_SEQ = ARROW_SCHEMA.field("landing_seq")
+_UNNUMBERED = ARROW_SCHEMA.remove(ARROW_SCHEMA.get_field_index("landing_seq"))
+_NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,6 @@ class Landed:
 
 def land_file(
     catalog: Catalog,
-    reserve: Reserve,
     topic: str,
     file: Path,
     first_day: date,
@@ -66,65 +64,54 @@ def land_file(
         return Landed(topic, 0, {}, None, problems)
 
     table = ensure_raw_table(catalog, topic)
-    days: Counter[date] = Counter()
-    chunks = (
-        _rows(envelopes, topic, reserve(f"landing/{topic}", len(envelopes)), int(now.timestamp()), days)
-        for envelopes in _chunks(_good_envelopes(file, first_day, now))
-    )
     with disk_faults_named(Path(table.location().removeprefix("file://"))):
-        snapshot_id = _append(table, chunks, {"leanops.landed-from": _as_text(file.name)})
-    return Landed(topic, sum(days.values()), dict(sorted(days.items())), snapshot_id, problems)
+        for _ in range(ATTEMPTS):
+            days: Counter[date] = Counter()
+            envelopes = _chunks(_good_envelopes(file, first_day, now))
+            rows = (_rows(chunk, topic, int(now.timestamp()), days) for chunk in envelopes)
+            if snapshot_id := append_raw(table, rows, {"leanops.landed-from": _as_text(file.name)}):
+                return Landed(topic, days.total(), dict(sorted(days.items())), snapshot_id, problems)
+            table.refresh()
+    raise LandingConflict(
+        f"{'.'.join(table.name())} was committed to by others time and again.",
+        "Nothing landed. Run the same command again.",
+    )
 
 
-def _append(table: Table, chunks: Iterator[pa.Table], properties: dict[str, str]) -> int:
-    """One snapshot of all `chunks`, of which one at a time is in memory. Returns its id."""
-    written = _Written(table.io)
+def append_raw(table: Table, chunks: Iterable[pa.Table], properties: Mapping[str, str]) -> int | None:
+    """One snapshot of all `chunks`, of which one at a time is in memory; its id, or None if others were faster.
+
+    Rows are numbered on from the last one in the table. The commit succeeds only if that is still the last one: the
+    order of landing_seq is the order of commits, and whoever has read up to a number will never find a lower one.
+    """
+    seq = last_landing_seq(table)
+    files = RawFiles(table)
+    # PyIceberg would commit again by itself, behind the rows of others.
+    table.metadata = table.metadata.model_copy(update={"properties": {**table.properties, **_NO_RETRIES}})
     try:
-        files = [file for chunk in chunks for file in _dataframe_to_data_files(table.metadata, chunk, written)]
+        written: list[DataFile] = []
+        for chunk in chunks:
+            numbers = pa.array(range(seq + 1, seq + 1 + chunk.num_rows), pa.int64())
+            written += files.write(chunk.append_column(_LANDING_SEQ, numbers).cast(ARROW_SCHEMA))
+            seq += chunk.num_rows
     except BaseException:
-        written.remove()
+        files.remove()
         raise
     try:
+        said = {**properties, LAST_SEQ: str(seq)}
         with (
             table.transaction() as transaction,
-            transaction.update_snapshot(snapshot_properties=properties).fast_append() as append,
+            transaction.update_snapshot(snapshot_properties=said).fast_append() as append,
         ):
-            for file in files:
-                append.append_data_file(file)
-    except CommitFailedException as error:
+            for each in written:
+                append.append_data_file(each)
+    except CommitFailedException:
         # Only this fault is known not to have committed; after any other the files may be part of the table.
-        written.remove()
-        raise LandingConflict(
-            f"{'.'.join(table.name())} was committed to by others time and again.",
-            "Nothing landed. Run the same command again.",
-        ) from error
+        files.remove()
+        return None
     snapshot = table.current_snapshot()
     assert snapshot is not None
     return snapshot.snapshot_id
-
-
-class _Written(FileIO):
-    """A table's files as they are begun, so that writing that comes to nothing leaves none of them."""
-
-    def __init__(self, io: FileIO) -> None:
-        super().__init__(io.properties)
-        self._io = io
-        self._begun: list[str] = []
-
-    def new_input(self, location: str) -> InputFile:
-        return self._io.new_input(location)
-
-    def new_output(self, location: str) -> OutputFile:
-        self._begun.append(location)
-        return self._io.new_output(location)
-
-    def delete(self, location: str | InputFile | OutputFile) -> None:
-        self._io.delete(location)
-
-    def remove(self) -> None:
-        for location in self._begun:
-            with suppress(OSError):
-                self._io.delete(location)
 
 
 def _as_text(name: str) -> str:
@@ -179,8 +166,8 @@ def _chunks(envelopes: Iterator[Envelope]) -> Iterator[list[Envelope]]:
         yield chunk
 
 
-def _rows(envelopes: list[Envelope], topic: str, first_seq: int, now: int, days: Counter[date]) -> pa.Table:
-    """The rows of RAW that `envelopes` become; `days` counts them."""
+def _rows(envelopes: list[Envelope], topic: str, now: int, days: Counter[date]) -> pa.Table:
+    """The rows of RAW that `envelopes` become, before they are numbered; `days` counts them."""
     days.update(envelope.publish_time.date() for envelope in envelopes)
     columns = {
         "message_id": [envelope.message_id for envelope in envelopes],
@@ -189,6 +176,5 @@ def _rows(envelopes: list[Envelope], topic: str, first_seq: int, now: int, days:
         "ingestion_ts": [now if each.ingestion_ts is None else each.ingestion_ts for each in envelopes],
         "publish_time": [envelope.publish_time for envelope in envelopes],
         "idempotency_key": [envelope.idempotency_key for envelope in envelopes],
-        "landing_seq": range(first_seq, first_seq + len(envelopes)),
     }
-    return pa.table(columns, schema=_ARROW_SCHEMA)
+    return pa.table(columns, schema=_UNNUMBERED)

@@ -1,9 +1,11 @@
 """The RAW table of a topic: the immutable audit trail of what landed."""
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.conversions import from_bytes
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
@@ -17,11 +19,30 @@ RAW_SCHEMA = Schema(
     NestedField(4, "ingestion_ts", LongType(), doc="When it landed, in whole seconds since 1970"),
     NestedField(5, "publish_time", TimestamptzType()),
     NestedField(6, "idempotency_key", StringType(), doc="The key that came with the message, outside its payload"),
-    NestedField(7, "landing_seq", LongType(), doc="Order of landing within the topic; never ties"),
+    NestedField(7, "landing_seq", LongType(), doc="1, 2, 3 … in order of landing within the topic"),
 )
+_LANDING_SEQ = 7
 RAW_PARTITIONS = PartitionSpec(PartitionField(5, 1000, DayTransform(), "publish_time_day"))
+
+
+LAST_SEQ = "leanops.last-landing-seq"
+"""Where each commit to RAW says which number its last row has."""
 
 
 def ensure_raw_table(catalog: Catalog, topic: str) -> Table:
     """The RAW table of `topic`, created if this is the first that is heard of it."""
     return ensure_table(catalog, table(Layer.RAW, topic), RAW_SCHEMA, RAW_PARTITIONS)
+
+
+def last_landing_seq(raw: Table | None) -> int:
+    """The number of the row that landed last, 0 before the first."""
+    for snapshot in ancestors_of(raw.current_snapshot(), raw.metadata) if raw else ():
+        if snapshot.summary and (said := snapshot.summary.additional_properties.get(LAST_SEQ)):
+            return int(said)
+    return max(map(_highest, raw.scan().plan_files()), default=0) if raw else 0
+
+
+def _highest(task: FileScanTask) -> int:
+    """The highest number in a file, for a table whose commits by the platform have all expired."""
+    bound = (task.file.upper_bounds or {}).get(_LANDING_SEQ)
+    return int(from_bytes(LongType(), bound)) if bound else 0

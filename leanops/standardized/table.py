@@ -22,7 +22,7 @@ from leanops.standardized.flatten_plan import (
     FlattenPlan,
     column_from_comment,
 )
-from leanops.tables import ensure_table
+from leanops.tables import KEYED, ensure_table
 
 STANDARDIZED_SCHEMA = Schema(
     NestedField(1, "message_id", StringType(), required=True),
@@ -54,7 +54,7 @@ PARSE_ERRORS_PARTITIONS = PartitionSpec(
 
 def ensure_standardized_table(catalog: Catalog, topic: str, contract: Contract) -> Table:
     """The topic's table with at least the columns of its envelope."""
-    made = ensure_table(catalog, table(Layer.STANDARDIZED, topic), STANDARDIZED_SCHEMA, STANDARDIZED_PARTITIONS)
+    made = ensure_table(catalog, table(Layer.STANDARDIZED, topic), STANDARDIZED_SCHEMA, STANDARDIZED_PARTITIONS, KEYED)
     return add_columns(made, plan_of(made, contract).columns)
 
 

@@ -1,22 +1,41 @@
 """RAW to Standardized, one function per step of the spec, each from DataFrame to DataFrame."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from enum import StrEnum
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # not in its stub yet
+from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
 from leanops.standardized.flatten_plan import KEY_IN_PAYLOAD, OVERFLOW_COLUMN, FlattenPlan, Path, path_from_text
 from leanops.standardized.payload_reader import reader_for
 
 RAW_COLUMNS = ("message_id", "topic_name", "publish_time", "ingestion_ts", "landing_seq", "idempotency_key")
 ERROR_COLUMNS = ("error_kind", "error_reason", "error_position")
+RECORD_KEY = "record_key"
+"""The key that a message's record has, beside the one that came with the message."""
 
 
-def first_copies(raw: DataFrame) -> DataFrame:
-    """FIFO: of the copies of one message the first to land counts."""
-    return _first_of_each(raw, Window.partitionBy("message_id").orderBy("landing_seq"))
+_SAID: dict[str, DataType] = {
+    "error_kind": StringType(),
+    "error_reason": StringType(),
+    "error_position": IntegerType(),
+    "new_paths": StringType(),
+    "overflow": StringType(),
+}
+"""What the reader says of a payload before its columns."""
+
+
+class Fate(StrEnum):
+    """What becomes of a message, exactly one of the first four; and of a row that a later version replaces."""
+
+    WRITTEN = "written"
+    PARSE_ERROR = "parse_error"
+    DUPLICATE = "duplicate"
+    SUPERSEDED = "superseded"
+    REPLACED = "replaced"
 
 
 def read_payloads(messages: DataFrame, plan: FlattenPlan) -> DataFrame:
@@ -33,14 +52,11 @@ def read_payloads(messages: DataFrame, plan: FlattenPlan) -> DataFrame:
     )
 
 
-def parse_errors(read: DataFrame) -> DataFrame:
-    """Messages whose payload is not one JSON object, with the reason."""
-    return read.where(F.col("error_kind").isNotNull()).select(*RAW_COLUMNS, "json_payload", *ERROR_COLUMNS)
-
-
-def readable(read: DataFrame) -> DataFrame:
-    """The other messages."""
-    return read.where(F.col("error_kind").isNull()).drop("topic_name", "json_payload", "new_paths", *ERROR_COLUMNS)
+def map_envelope(read: DataFrame, plan: FlattenPlan) -> DataFrame:
+    """A record's key is the one in its payload, else the one that came with the message, else the message's id."""
+    in_payload = [column.name for column in plan.columns if column.name == KEY_IN_PAYLOAD]
+    key = F.coalesce(*(_not_blank(F.col(name)) for name in (*in_payload, "idempotency_key")), F.col("message_id"))
+    return read.withColumn(RECORD_KEY, key)
 
 
 def new_paths(read: DataFrame, plan: FlattenPlan) -> list[Path]:
@@ -52,30 +68,59 @@ def new_paths(read: DataFrame, plan: FlattenPlan) -> list[Path]:
     return [path_from_text(row.path) for row in found.collect()]
 
 
-def map_envelope(flat: DataFrame) -> DataFrame:
-    """A record's key is the one in its payload, else the one that came with the message, else the message's id."""
-    keys = [name for name in (KEY_IN_PAYLOAD, "idempotency_key") if name in flat.columns]
-    key = F.coalesce(*(_not_blank(F.col(name)) for name in keys), F.col("message_id"))
-    return flat.withColumn("idempotency_key", key).drop(KEY_IN_PAYLOAD)
+def fates(read: DataFrame, copies: DataFrame | None, held: DataFrame | None) -> DataFrame:
+    """What becomes of each message, by its landing_seq; and which of the rows that the table holds are replaced.
 
-
-def latest_versions(flat: DataFrame) -> DataFrame:
-    """LIFO: of the versions of one record the latest by publish_time, ingestion_ts and message_id counts."""
+    FIFO: of the copies of one message the first to land counts; `copies` are those that landed outside of `read`.
+    LIFO: of the versions of one record the latest by publish_time, ingestion_ts and message_id counts; `held` are
+    those that the table holds.
+    """
+    messages = read.select(
+        "landing_seq",
+        "message_id",
+        F.col(RECORD_KEY).alias("key"),
+        "publish_time",
+        "ingestion_ts",
+        F.col("error_kind").isNotNull().alias("is_refused"),
+        F.lit(True).alias("is_new"),
+    )
+    everywhere = messages if copies is None else messages.unionByName(copies, allowMissingColumns=True)
+    first = F.min("landing_seq").over(Window.partitionBy("message_id"))
+    told_apart = everywhere.withColumn("is_copy", F.col("landing_seq") > first)
+    if copies is not None:
+        told_apart = told_apart.where("is_new")
+    versions = told_apart.withColumn("counts", ~F.col("is_copy") & ~F.col("is_refused"))
+    if held is not None:
+        versions = versions.unionByName(held.withColumn("counts", F.lit(True)), allowMissingColumns=True)
     latest_first = [F.desc(name) for name in ("publish_time", "ingestion_ts", "message_id")]
-    return _first_of_each(flat, Window.partitionBy("idempotency_key").orderBy(*latest_first))
+    rank = F.row_number().over(Window.partitionBy("key", "counts").orderBy(*latest_first, F.desc_nulls_last("is_new")))
+    fate = (
+        F.when(F.col("is_copy"), Fate.DUPLICATE)
+        .when(F.col("is_refused"), Fate.PARSE_ERROR)
+        .when(F.col("is_new"), F.when(F.col("rank") == 1, Fate.WRITTEN).otherwise(Fate.SUPERSEDED))
+        .when(F.col("rank") > 1, Fate.REPLACED)
+    )
+    return versions.withColumn("rank", rank).select("landing_seq", fate.alias("fate")).where("fate IS NOT NULL")
 
 
-def _first_of_each(rows: DataFrame, ranking: WindowSpec) -> DataFrame:
-    return rows.withColumn("rank", F.row_number().over(ranking)).where("rank = 1").drop("rank")
+def parse_errors(refused: DataFrame) -> DataFrame:
+    """Messages whose payload is not one JSON object, with the reason, as their table has them."""
+    return refused.select(*RAW_COLUMNS, "json_payload", *ERROR_COLUMNS)
+
+
+def flat_rows(written: DataFrame, plan: FlattenPlan, columns: Iterable[str]) -> DataFrame:
+    """The other messages, with all `columns` of Standardized; those that nothing fills any more are NULL."""
+    filled = {*RAW_COLUMNS, OVERFLOW_COLUMN, *(column.name for column in plan.columns)}
+    values = {name: F.col(name) if name in filled else F.lit(None) for name in columns}
+    values["idempotency_key"] = F.col(RECORD_KEY)
+    return written.select(*(value.alias(name) for name, value in values.items()))
 
 
 def _payload_udf(plan: FlattenPlan) -> Callable[[Column], Column]:
-    columns = "".join(f", c{i}: string" for i in range(len(plan.columns)))
+    # A type, not its text: that would be parsed by the server of whichever session is the active one.
+    columns = {f"c{i}": StringType() for i in range(len(plan.columns))}
 
-    @arrow_udf(  # type: ignore[untyped-decorator]
-        "struct<error_kind: string, error_reason: string, error_position: int, "
-        f"new_paths: string, overflow: string{columns}>"
-    )
+    @arrow_udf(StructType([StructField(name, kind) for name, kind in {**_SAID, **columns}.items()]))  # type: ignore[untyped-decorator]
     def read_payload(payloads: pa.Array) -> pa.Array:
         return reader_for(plan).read(payloads)
 

@@ -9,7 +9,7 @@ import dagster as dg
 from leanops.contracts.manifest import Topic
 from leanops.names import Layer
 from leanops.settings import Settings
-from leanops_assets.metadata import day_metadata
+from leanops_assets.metadata import days_metadata
 from leanops_assets.partitions import publish_days
 from leanops_assets.specs import asset_key, asset_spec
 from leanops_assets.steps import topic_step
@@ -31,7 +31,8 @@ def build_raw_assets(topic: Topic, settings: Settings) -> dg.AssetsDefinition:
         ensure_raw_table(catalog, topic.name)
         day = date.fromisoformat(context.partition_key)
         yield dg.MaterializeResult(
-            asset_key=asset_key(Layer.RAW, topic.name), metadata=day_metadata(catalog, Layer.RAW, topic.name, day)
+            asset_key=asset_key(Layer.RAW, topic.name),
+            metadata=days_metadata(catalog, Layer.RAW, topic.name, [day])[day],
         )
 
     return take_stock

@@ -40,7 +40,6 @@ CREATE INDEX IF NOT EXISTS idempotency_keys_by_expiry ON idempotency_keys (expir
 CREATE TABLE IF NOT EXISTS errors (
     error_id TEXT PRIMARY KEY, topic TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL,
     first_seen TEXT NOT NULL, last_seen TEXT NOT NULL, occurrences INTEGER NOT NULL, resolved TEXT);
-CREATE TABLE IF NOT EXISTS sequences (name TEXT PRIMARY KEY, next INTEGER NOT NULL);
 """
 
 
@@ -126,6 +125,11 @@ class SqliteStateStore(StateStore):
         with self._transaction() as db:
             db.execute("UPDATE locks SET expires = NULL WHERE name = ? AND fence = ?", (lock.name, lock.fence))
 
+    def holder(self, name: str) -> Lock | None:
+        with self._transaction() as db:
+            row = _one(db, "SELECT * FROM locks WHERE name = ? AND expires > ?", name, _text(self._clock()))
+        return Lock(**{**row, "expires": _moment(row["expires"])}) if row else None
+
     def gate(self, topic: str) -> Gate | None:
         with self._transaction() as db:
             row = _one(db, "SELECT * FROM gates WHERE topic = ?", topic)
@@ -178,14 +182,6 @@ class SqliteStateStore(StateStore):
                 (topic,),
             )
             return [_tracked(dict(row)) for row in rows]
-
-    def reserve(self, sequence: str, count: int) -> int:
-        from_clock = int(self._clock().timestamp() * 1_000_000)
-        with self._transaction() as db:
-            row = _one(db, "SELECT next FROM sequences WHERE name = ?", sequence)
-            first = max(row["next"] if row else 0, from_clock)
-            db.execute("INSERT OR REPLACE INTO sequences VALUES (?, ?)", (sequence, first + count))
-        return first
 
 
 def _one(db: sqlite3.Connection, query: str, *parameters: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The state store's interface: checkpoints, fenced locks, the gate, idempotency keys, the error tracker, sequences.
+"""The state store's interface: checkpoints, fenced locks, the gate, idempotency keys, the error tracker.
 
 Every implementation passes one and the same test-suite; SQLite, for one machine, is the first. Every call is atomic.
 """
@@ -104,6 +104,10 @@ class StateStore(ABC):
         """Let the lock go; nothing happens if it changed hands long ago."""
 
     @abstractmethod
+    def holder(self, name: str) -> Lock | None:
+        """The lock on `name` as whoever holds it has it, or None while nobody does."""
+
+    @abstractmethod
     def gate(self, topic: str) -> Gate | None:
         """A topic's gate, or None while nobody has ever set it."""
 
@@ -130,11 +134,3 @@ class StateStore(ABC):
     @abstractmethod
     def open_errors(self, topic: str | None = None) -> Sequence[TrackedError]:
         """The errors that nobody has put right yet, oldest first."""
-
-    @abstractmethod
-    def reserve(self, sequence: str, count: int) -> int:
-        """The first of `count` consecutive numbers of `sequence` that nobody else gets.
-
-        Later numbers are higher. They begin at the clock's microseconds, so that a store that was lost and begun
-        anew goes on above the numbers that it has forgotten.
-        """

@@ -16,8 +16,9 @@ from leanops.pending import Pending, pending
 from leanops_assets.definitions import defs
 from leanops_assets.partitions import publish_days
 from leanops_assets.sensors import run_requests
+from leanops_assets.tick import runs_by_day
 from leanops_resources.catalog import LocalCatalog
-from leanops_resources.dagster_resources import CatalogResource
+from leanops_resources.dagster_resources import CatalogResource, StateStoreResource
 from leanops_resources.schema_store import LocalSchemaStore, Stage
 from tests.conftest import EXAMPLES, PROJECT, Said
 from tests.platform.test_tick import tick
@@ -39,7 +40,9 @@ def contract_of(topic: str) -> Contract:
 
 
 def evaluate(home: Home, instance: dg.DagsterInstance) -> list[dg.RunRequest] | dg.SkipReason:
-    context = dg.build_sensor_context(instance=instance, resources={"iceberg": CatalogResource(home=str(home.path))})
+    path = str(home.path)
+    resources = {"iceberg": CatalogResource(home=path), "state": StateStoreResource(home=path)}
+    context = dg.build_sensor_context(instance=instance, resources=resources)
     result = defs().resolve_sensor_def("tick")(context)
     assert isinstance(result, list | dg.SkipReason)
     return result
@@ -51,28 +54,45 @@ def test_nothing_pending_is_a_skip_with_its_reason(home: Home, instance: dg.Dags
     assert result.skip_message == "Nothing new in RAW for any of 5 topics with a contract."
 
 
-def test_each_day_on_which_anything_landed_gets_one_run(
-    home: Home, leanops: Leanops, instance: dg.DagsterInstance
+def test_each_topic_is_in_the_run_of_its_newest_day_that_has_anything_new(
+    home: Home, leanops: Leanops, instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
+    late = tmp_path / "late.ndjson"
+    late.write_text('{"message_id": "late", "publish_time": "2025-12-24T18:00:00Z", "payload": {}}')
     for topic in ("orders", "events", "support_chats"):
         leanops("land", topic, EXAMPLES / f"{topic}.ndjson")
+    leanops("land", "payments", late)
     requests = evaluate(home, instance)
     assert isinstance(requests, list)
-    assert [request.partition_key for request in requests] == ["2026-01-14", "2026-01-15"]
-    for request in requests:
-        assert {key.path[1] for key in request.asset_selection or ()} == {"orders", "events"}
-        assert len(request.asset_selection or ()) == 2 * len(Layer)
+    wanted = {request.partition_key: {key.path[1] for key in request.asset_selection or ()} for request in requests}
+    assert wanted == {"2025-12-24": {"payments"}, "2026-01-15": {"orders", "events"}}
+    assert sum(len(request.asset_selection or ()) for request in requests) == 3 * len(Layer)
+
+
+def test_a_topic_that_is_held_back_is_named_with_the_reason(
+    home: Home, leanops: Leanops, instance: dg.DagsterInstance
+) -> None:
+    for topic in ("orders", "support_chats"):
+        leanops("land", topic, EXAMPLES / f"{topic}.ndjson")
+    assert leanops("pause", "orders", "--reason", "the shop is moving").exit_code == 0
+    result = evaluate(home, instance)
+    assert isinstance(result, dg.SkipReason)
+    assert result.skip_message == (
+        "Nothing new in RAW for any of 5 topics with a contract. Held back: orders: orders is paused: the shop is "
+        "moving. What lands is kept in RAW until it is resumed. support_chats: no active contract: 6 messages are kept "
+        "in RAW until there is one."
+    )
+    leanops("resume", "orders")
+    assert isinstance(evaluate(home, instance), list)
 
 
 def test_the_same_work_is_asked_for_once_an_hour() -> None:
-    work = [Pending("orders", frozenset([date(2026, 1, 14)]), raw_snapshot=1)]
-    keys = [
-        run_requests(work, FIRST_DAY, moment)[0].run_key
-        for moment in (NOON, NOON.replace(minute=59), NOON.replace(hour=13))
-    ]
-    assert keys[0] == keys[1] != keys[2]
-    more = [Pending("orders", frozenset([date(2026, 1, 14)]), raw_snapshot=2)]
-    assert run_requests(more, FIRST_DAY, NOON)[0].run_key != keys[0]
+    def key(upto: int, moment: datetime) -> str | None:
+        work = [Pending("orders", frozenset([date(2026, 1, 14)]), upto)]
+        return run_requests(runs_by_day(work, FIRST_DAY), moment)[0].run_key
+
+    assert key(1, NOON) == key(1, NOON.replace(minute=59)) != key(1, NOON.replace(hour=13))
+    assert key(1, NOON) != key(2, NOON)
 
 
 def test_what_is_built_is_pending_no_more_and_a_late_arrival_is_pending_on_its_own_day(
@@ -115,9 +135,9 @@ def test_a_contract_that_has_changed_is_pending_without_new_messages(warm_home: 
     assert pending(catalog, "payments", changed) is not None
 
 
-def test_a_day_before_the_first_is_not_asked_for() -> None:
-    work = [Pending("orders", frozenset([date(2024, 12, 31), date(2025, 1, 1)]), raw_snapshot=1)]
-    assert [request.partition_key for request in run_requests(work, FIRST_DAY, NOON)] == ["2025-01-01"]
+def test_a_day_before_the_first_is_built_with_the_first() -> None:
+    work = [Pending("orders", frozenset([date(2024, 12, 31)]), 1)]
+    assert list(runs_by_day(work, FIRST_DAY)) == [FIRST_DAY]
 
 
 def test_a_message_dated_tomorrow_has_a_partition(

@@ -38,7 +38,8 @@ def tick(home: Home, day: str, *topics: str) -> dg.ExecuteInProcessResult:
 def metadata(run: dg.ExecuteInProcessResult, layer: Layer, topic: str) -> Mapping[str, Any]:
     key = asset_key(layer, topic)
     materialised = [event for event in run.get_asset_materialization_events() if event.asset_key == key]
-    return {name: value.value for name, value in materialised[0].materialization.metadata.items()}
+    # The day that was asked for comes last, after the others that have changed.
+    return {name: value.value for name, value in materialised[-1].materialization.metadata.items()}
 
 
 def rows(catalog: Catalog, layer: Layer, topic: str) -> list[dict[str, Any]]:
@@ -97,9 +98,12 @@ def test_the_samples_become_exactly_what_they_should(warm_home: Home, leanops: L
     assert profiles["user/102"]["locale"] == "en"
 
     shown = metadata(run, Layer.STANDARDIZED, "events")
-    counted = {name: shown[name] for name in ("raw_rows", "duplicates", "parse_errors", "superseded")}
-    assert counted == {"raw_rows": 9, "duplicates": 1, "parse_errors": 1, "superseded": 0}
+    counts = ("rows_read", "rows_written", "rows_updated", "duplicates", "parse_errors", "superseded")
+    assert [shown[name] for name in counts] == [9, 7, 0, 1, 1, 0]
+    assert {"event_userid", "event_metadata_ipaddress"} <= set(shown["new_columns"])
     assert shown["dagster/partition_row_count"] == 4
+    assert shown["dagster/row_count"] == 7
+    assert "| evt\\-0006 |" in shown["preview"]
     assert metadata(run, Layer.CURATED, "orders")["errors_by_rule"] == {"amount: type": 1}
     assert all(check.passed for check in run.get_asset_check_evaluations())
 
@@ -111,6 +115,7 @@ def test_landing_the_same_messages_again_changes_no_table_after_raw(warm_home: H
     before = [rows(catalog, layer, "device_telemetry") for layer in (Layer.STANDARDIZED, Layer.CURATED, Layer.ERRORS)]
     leanops("land", "device_telemetry", EXAMPLES / "device_telemetry.ndjson")
     run = tick(warm_home, "2026-01-14", "device_telemetry")
+    assert metadata(run, Layer.CURATED, "device_telemetry")["rows_read"] == 0
     after = [rows(catalog, layer, "device_telemetry") for layer in (Layer.STANDARDIZED, Layer.CURATED, Layer.ERRORS)]
     assert after == before
     assert metadata(run, Layer.STANDARDIZED, "device_telemetry")["duplicates"] == 13

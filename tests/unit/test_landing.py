@@ -1,23 +1,27 @@
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Summary
 
-from leanops.errors import DiskFull, EnvelopesInvalid, LandingFileUnreadable, StateBusy
+from leanops.errors import DiskFull, EnvelopesInvalid, LandingConflict, LandingFileUnreadable
 from leanops.home import Home
 from leanops.inventory import TableDay, TableTotals, table_day, table_totals
 from leanops.raw import landing
+from leanops.raw.files import RawFiles
 from leanops.raw.landing import Landed, land_file
-from leanops.raw.table import ensure_raw_table
+from leanops.raw.table import ensure_raw_table, last_landing_seq
 from leanops_resources.catalog import LocalCatalog
-from leanops_resources.state.sqlite import SqliteStateStore
 
 from .conftest import PROCESSES, InProcesses, NoRoomBeyond, Together
 
@@ -51,7 +55,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def land(catalog: Catalog, home: Home) -> Callable[..., Landed]:
     def landed(file: Path, topic: str = "orders", **options: Any) -> Landed:
-        return land_file(catalog, SqliteStateStore(home.state).reserve, topic, file, FIRST_DAY, **options)
+        return land_file(catalog, topic, file, FIRST_DAY, **options)
 
     return landed
 
@@ -71,8 +75,7 @@ def rows(catalog: Catalog, topic: str = "orders") -> list[dict[str, Any]]:
 
 def land_elsewhere(home: Home, file: Path) -> Landed:
     """A landing as another process does it, from the very start."""
-    reserve = SqliteStateStore(home.state).reserve
-    return land_file(LocalCatalog(home).load(), reserve, "orders", file, FIRST_DAY)
+    return land_file(LocalCatalog(home).load(), "orders", file, FIRST_DAY)
 
 
 def test_a_message_lands_as_it_was_sent(catalog: Catalog, land: Land, write: Write) -> None:
@@ -94,7 +97,7 @@ def test_a_message_lands_as_it_was_sent(catalog: Catalog, land: Land, write: Wri
         "ingestion_ts": 1740830400,
         "publish_time": datetime(2025, 3, 1, 12, tzinfo=UTC),
         "idempotency_key": "k1",
-        "landing_seq": first["landing_seq"],
+        "landing_seq": 1,
     }
     assert (second["json_payload"], second["idempotency_key"]) == ("text", None)
     assert second["publish_time"] == datetime(2025, 3, 1, 23, 30, tzinfo=UTC)
@@ -247,16 +250,19 @@ def test_a_landing_that_fails_half_way_lands_nothing(
     catalog: Catalog, land: Land, write: Write, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(landing, "CHUNK_BYTES", 1)
-    chunks: list[int] = []
+    whole, written = RawFiles.write, []
 
-    def reserve_once(_sequence: str, count: int) -> int:
-        if chunks:
-            raise StateBusy("The store is busy.", "Try again.")
-        chunks.append(count)
-        return 1
+    def write_once(files: RawFiles, chunk: pa.Table) -> Iterator[DataFile]:
+        if written:
+            raise KeyboardInterrupt
+        written.extend(whole(files, chunk))
+        yield from written
 
-    with pytest.raises(StateBusy):
-        land_file(catalog, reserve_once, "orders", write(GOOD), FIRST_DAY)
+    monkeypatch.setattr(RawFiles, "write", write_once)
+    with pytest.raises(KeyboardInterrupt):
+        land(write(GOOD))
+    monkeypatch.setattr(RawFiles, "write", whole)
+    assert len(written) == 1
     assert raw(catalog).snapshots() == []
     assert list(home.warehouse.rglob("*.parquet")) == []
     assert land(write(GOOD)).rows == 3
@@ -285,7 +291,7 @@ def test_two_threads_landing_into_one_new_topic_at_once_lose_nothing(
     assert [each.rows for each in landed] == [5, 5]
     found = rows(catalog)
     assert {row["message_id"] for row in found} == {f"{own}-{line}" for own in range(2) for line in range(5)}
-    assert len({row["landing_seq"] for row in found}) == len(found) == 10
+    assert [row["landing_seq"] for row in found] == list(range(1, 11))
     assert {each.snapshot_id for each in landed} == {each.snapshot_id for each in raw(catalog).snapshots()}
 
 
@@ -297,8 +303,69 @@ def test_several_processes_landing_into_one_new_topic_at_once_lose_nothing(
     assert [each.rows for each in landed] == [5] * PROCESSES
     found = rows(catalog)
     assert {row["message_id"] for row in found} == {f"{own}-{line}" for own in range(PROCESSES) for line in range(5)}
-    assert len({row["landing_seq"] for row in found}) == len(found) == 5 * PROCESSES
+    assert [row["landing_seq"] for row in found] == list(range(1, 5 * PROCESSES + 1))
+    assert commits_in_order(catalog)
     assert {each.snapshot_id for each in landed} == {each.snapshot_id for each in raw(catalog).snapshots()}
+
+
+def commits_in_order(catalog: Catalog) -> bool:
+    """Whether every commit's rows have higher numbers than those of the commit before it."""
+    table = raw(catalog)
+    numbers = [
+        [row["landing_seq"] for row in table.scan(snapshot_id=each.snapshot_id).to_arrow().to_pylist()]
+        for each in sorted(table.snapshots(), key=lambda each: each.sequence_number or 0)
+    ]
+    return all(max(earlier) == min(set(later) - set(earlier)) - 1 for earlier, later in pairwise(numbers))
+
+
+def test_who_is_overtaken_at_the_commit_lands_behind_the_faster_one(
+    catalog: Catalog, home: Home, land: Land, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, other = RawFiles.write, write([envelope("fast")], name="fast")
+
+    def overtaken(files: RawFiles, chunk: pa.Table) -> Iterator[DataFile]:
+        monkeypatch.setattr(RawFiles, "write", whole)
+        land_elsewhere(home, other)
+        yield from whole(files, chunk)
+
+    monkeypatch.setattr(RawFiles, "write", overtaken)
+    assert land(write(GOOD)).rows == 3
+    assert [row["message_id"] for row in rows(catalog)] == ["fast", "m1", "m2", "m3"]
+    assert commits_in_order(catalog)
+    assert len(list(home.warehouse.rglob("*.parquet"))) == 2
+
+
+def test_who_is_overtaken_time_and_again_lands_nothing_and_says_so(
+    catalog: Catalog, home: Home, land: Land, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, other = RawFiles.write, write([envelope("fast")], name="fast")
+
+    def overtaken(files: RawFiles, chunk: pa.Table) -> Iterator[DataFile]:
+        if chunk.num_rows == 3:
+            land_elsewhere(home, other)
+        yield from whole(files, chunk)
+
+    monkeypatch.setattr(RawFiles, "write", overtaken)
+    monkeypatch.setattr(landing, "ATTEMPTS", 2)
+    with pytest.raises(LandingConflict):
+        land(write(GOOD))
+    assert [row["message_id"] for row in rows(catalog)] == ["fast", "fast"]
+
+
+def test_numbering_goes_on_when_every_commit_that_said_a_number_has_expired(
+    catalog: Catalog, land: Land, write: Write
+) -> None:
+    land(write(GOOD))
+    table = raw(catalog)
+    table.metadata = table.metadata.model_copy(
+        update={
+            "snapshots": [
+                each.model_copy(update={"summary": Summary(operation=Operation.APPEND)})
+                for each in table.metadata.snapshots
+            ]
+        }
+    )
+    assert last_landing_seq(table) == 3
 
 
 def test_topics_have_tables_and_sequences_of_their_own(catalog: Catalog, land: Land, write: Write) -> None:

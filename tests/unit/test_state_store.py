@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 
 import hypothesis
@@ -352,53 +351,7 @@ def test_open_errors_come_oldest_first_of_all_topics_or_of_one(store: StateStore
     assert store.open_errors("unheard_of") == []
 
 
-# Sequences
-
-
-def test_numbers_of_a_sequence_are_consecutive_and_never_come_again(
-    open_store: Callable[[], StateStore], clock: Clock
-) -> None:
-    numbers: list[int] = []
-    for count in (1, 5, 1, 1000, 3):
-        first = open_store().reserve("landing/orders", count)
-        assert all(first > number for number in numbers)
-        numbers.extend(range(first, first + count))
-    assert len(numbers) == 1010
-
-
-def test_sequences_know_nothing_of_each_other(store: StateStore) -> None:
-    assert store.reserve("a", 10) == store.reserve("b", 1)
-
-
-@pytest.mark.parametrize("back", [timedelta(0), timedelta(days=400)])
-def test_a_clock_that_stands_still_or_goes_back_changes_nothing(
-    back: timedelta, store: StateStore, clock: Clock
-) -> None:
-    first = store.reserve("landing/orders", 10)
-    clock.passes(-back)
-    assert store.reserve("landing/orders", 1) == first + 10
-
-
-@pytest.mark.parametrize("name", STORES)
-def test_a_store_that_was_lost_goes_on_above_what_it_has_forgotten(name: str, tmp_path: Path, clock: Clock) -> None:
-    before, after = tmp_path / "before", tmp_path / "after"
-    before.mkdir()
-    after.mkdir()
-    forgotten = STORES[name](before, clock).reserve("landing/orders", 1000) + 999
-    clock.passes(timedelta(seconds=1))
-    assert STORES[name](after, clock).reserve("landing/orders", 1) > forgotten
-
-
-def test_many_who_reserve_at_once_share_no_number(open_store: Callable[[], StateStore], together: Together) -> None:
-    open_store()
-
-    def several() -> list[int]:
-        store = open_store()
-        firsts = [store.reserve("s", 7) for _ in range(10)]
-        return [number for first in firsts for number in range(first, first + 7)]
-
-    numbers = [number for own in together([several] * 8) for number in own]
-    assert len(set(numbers)) == len(numbers) == 8 * 10 * 7
+# Company
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -428,7 +381,7 @@ def test_many_processes_may_begin_with_one_new_file_at_once(path: Path) -> None:
         print("ready", flush=True)
         sys.stdin.readline()
         store = SqliteStateStore(Path(sys.argv[1]))
-        print(store.claim("k"), *(store.reserve("s", 3) for _ in range(20)))
+        print(store.claim("k"))
     """
     command = [sys.executable, "-B", "-c", script, str(path)]
     processes = [
@@ -442,20 +395,15 @@ def test_many_processes_may_begin_with_one_new_file_at_once(path: Path) -> None:
     answers = [process.communicate(timeout=60)[0].split() for process in processes]
     assert [process.returncode for process in processes] == [0] * 6
     assert sorted(answer[0] for answer in answers) == ["False"] * 5 + ["True"]
-    firsts = sorted(int(first) for answer in answers for first in answer[1:])
-    assert len(firsts) == 6 * 20
-    assert all(later - earlier >= 3 for earlier, later in pairwise(firsts))
 
 
-def test_a_file_that_was_removed_is_begun_anew_above_the_old_numbers(path: Path, clock: Clock) -> None:
+def test_a_file_that_was_removed_is_begun_anew(path: Path, clock: Clock) -> None:
     store = SqliteStateStore(path, clock)
     store.set_gate("orders", Gate(False, GateStatus.PAUSED))
-    old = store.reserve("landing/orders", 1000)
     for file in path.parent.glob("state.db*"):
         file.unlink()
     clock.passes(timedelta(seconds=1))
     anew = SqliteStateStore(path, clock)
-    assert anew.reserve("landing/orders", 1) > old + 999
     assert anew.gates() == {}
 
 

@@ -1,0 +1,51 @@
+"""Which contract errors are open: those of rows that stand in Standardized now and break a rule."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from leanops.curated.transform import BROKEN
+from leanops.names import Layer, spark_table
+from leanops.slices import Slice
+
+
+def known_errors(spark: SparkSession, topic: str) -> DataFrame:
+    """The errors of a topic, open and closed."""
+    return spark.read.table(spark_table(Layer.ERRORS, topic)).where(F.col("topic_name") == topic)
+
+
+def merge_errors(
+    spark: SparkSession, topic: str, part: Slice, rows: DataFrame, keys: Sequence[str] | None, broken: DataFrame
+) -> None:
+    """Open an error for each `broken` row, and close those of records whose row among `rows` is not broken so.
+
+    What an unfinished build has left open for messages of this part that are no longer there is closed as well.
+    """
+    known = known_errors(spark, topic).where(F.col("closed").isNull())
+    if keys is not None:
+        known = known.where(F.col("idempotency_key").isin(list(keys)) | part.condition)
+    now = rows.select("idempotency_key", F.lit(True).alias("is_judged"))
+    judged_again = known.join(now, "idempotency_key", "left").where(F.col("is_judged") | part.condition)
+    healed = judged_again.join(broken, "message_id", "left_anti").select("message_id", F.lit(True).alias("is_healed"))
+    judgement = healed.unionByName(broken, allowMissingColumns=True).alias("judgement")
+    is_healed = F.expr("judgement.is_healed")
+    (
+        judgement.mergeInto(
+            spark_table(Layer.ERRORS, topic),
+            F.expr(f"errors.topic_name = '{topic}' AND errors.message_id = judgement.message_id"),
+        )
+        .whenMatched(is_healed)
+        .update({"closed": F.current_timestamp()})
+        .whenMatched()
+        .update({name: F.expr(f"judgement.{name}") for name in (BROKEN, "contract_version", "closed")})
+        .whenNotMatched(is_healed.isNull())
+        .insert({name: F.expr(f"judgement.{name}") for name in broken.columns})
+        .merge()
+    )
+
+
+def count_by_rule(broken: DataFrame) -> dict[str, int]:
+    """How often each rule of each column is broken."""
+    found = broken.select(F.explode(BROKEN).alias("broken")).groupBy("broken.column", "broken.rule").count()
+    return {f"{row['column']}: {row['rule']}": row["count"] for row in found.orderBy("column", "rule").collect()}

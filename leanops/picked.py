@@ -1,0 +1,65 @@
+"""Rows picked by their landing_seq: few are named one by one, which needs no join; many are joined with."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+@dataclass(frozen=True)
+class Picked:
+    """So many rows, by a list or by a frame of their numbers."""
+
+    count: int
+    few: Sequence[int] | None = None
+    many: DataFrame | None = None
+
+    def among(self, rows: DataFrame) -> DataFrame:
+        """The rows that are picked."""
+        if self.many is not None:
+            return rows.join(self.many, "landing_seq", "left_semi")
+        return rows.where(F.col("landing_seq").isin(list(self.few or ())))
+
+    def left_out_of(self, rows: DataFrame) -> DataFrame:
+        """The rows that are not."""
+        if self.many is not None:
+            return rows.join(self.many, "landing_seq", "left_anti")
+        return rows.where(~F.col("landing_seq").isin(list(self.few))) if self.few else rows
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Rows by what was decided about them."""
+
+    counts: Mapping[str, int]
+    _few: Mapping[str, Sequence[int]] | None
+    _many: DataFrame | None
+
+    @classmethod
+    def few(cls, decided: DataFrame, by: str) -> "Sorted":
+        """The decisions about a small number of rows, at once."""
+        seqs: dict[str, list[int]] = {}
+        for row in decided.collect():
+            seqs.setdefault(row[by], []).append(row["landing_seq"])
+        return cls(Counter({key: len(found) for key, found in seqs.items()}), seqs, None)
+
+    @classmethod
+    def many(cls, decided: DataFrame, by: str) -> "Sorted":
+        """The decisions about any number of rows, kept where they were made."""
+        kept = decided.withColumnRenamed(by, "decision").persist()
+        counts = Counter({row["decision"]: row["count"] for row in kept.groupBy("decision").count().collect()})
+        return cls(counts, None, kept)
+
+    def picked(self, *decisions: str) -> Picked:
+        """The rows of these decisions."""
+        count = sum(self.counts[each] for each in decisions)
+        if self._many is not None:
+            return Picked(count, many=self._many.where(F.col("decision").isin(*decisions)).select("landing_seq"))
+        return Picked(count, few=[seq for each in decisions for seq in (self._few or {}).get(each, ())])
+
+    def forget(self) -> None:
+        """Give back what was kept."""
+        if self._many is not None:
+            self._many.unpersist()

@@ -1,0 +1,70 @@
+"""Which rows a build reads, and how large it therefore is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+SMALL = 5_000
+"""Up to so many rows a build asks the tables for its very keys; beyond, it is cheaper to join with all of them."""
+
+_ROWS_PER_SHUFFLE_PARTITION = 250_000
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The rows that landed after one landing_seq and up to another, and whole days of what landed before."""
+
+    after: int
+    upto: int
+    days: frozenset[date] = frozenset()
+
+    @property
+    def is_empty(self) -> bool:
+        return self.upto <= self.after and not self.days
+
+    @property
+    def is_whole(self) -> bool:
+        return self.after == 0
+
+    @property
+    def rows_landed(self) -> int:
+        """How many rows landed: they are numbered without gaps."""
+        return self.upto - self.after
+
+    @property
+    def text(self) -> str:
+        """The rows, as a condition in SQL."""
+        ways = [f"landing_seq > {self.after}", *map(published_on, sorted(self.days))]
+        return f"landing_seq <= {self.upto} AND ({' OR '.join(ways)})"
+
+    @property
+    def condition(self) -> Column:
+        return F.expr(self.text)
+
+    @property
+    def outside(self) -> Column:
+        """Everything else that had landed by then."""
+        return F.expr(f"landing_seq <= {self.upto} AND NOT ({self.text})")
+
+
+def published_on(day: date) -> str:
+    """The rows of a publish day, as a condition in SQL that meets the tables' partitions edge to edge."""
+    start, end = (f"TIMESTAMP '{each} 00:00:00+00:00'" for each in (day, day + timedelta(days=1)))
+    return f"(publish_time >= {start} AND publish_time < {end})"
+
+
+@contextmanager
+def sized(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Shuffles as wide as so many rows need: the session's own few are for small builds."""
+    usual = spark.conf.get(_SHUFFLE_PARTITIONS)
+    wanted = 1 if rows <= SMALL else max(int(usual or 4), rows // _ROWS_PER_SHUFFLE_PARTITION)
+    spark.conf.set(_SHUFFLE_PARTITIONS, str(wanted))
+    try:
+        yield
+    finally:
+        spark.conf.set(_SHUFFLE_PARTITIONS, str(usual))

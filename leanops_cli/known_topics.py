@@ -1,0 +1,25 @@
+"""Names of topics that people type: a misspelt one is caught before anything happens."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from leanops.errors import TopicUnknown
+from leanops.home import Home
+from leanops.names import topic_name
+from leanops.settings import Settings
+
+
+def require_known(topics: Iterable[str], settings: Settings, otherwise: str = "`leanops topics` lists them.") -> None:
+    """Each topic has a folder among the contracts, or something has landed for it."""
+    from leanops_resources.catalog import LocalCatalog
+    from leanops_resources.schema_store import LocalSchemaStore
+
+    known = {
+        *LocalSchemaStore(settings.schemas).topics(),
+        *LocalCatalog(Home(settings.home).prepare()).raw_topics(),
+    }
+    for topic in map(topic_name, topics):
+        if topic not in known:
+            nearest = get_close_matches(topic, sorted(known), n=1)
+            meant = f"Did you mean {nearest[0]}? " if nearest else ""
+            raise TopicUnknown(f"There is no topic {topic!r}.", f"{meant}{otherwise}")

@@ -1,0 +1,250 @@
+"""Builds that are cut off, overtaken or repeated: the tables end up as if nothing had happened."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyspark.sql import SparkSession
+
+from leanops import commits
+from leanops.commits import Draft
+from leanops.contracts.model import Contract
+from leanops.curated import build as curated
+from leanops.errors import BuildOvertaken
+from leanops.home import Home
+from leanops.names import Layer, spark_table, table
+from leanops.pending import pending
+from leanops.raw.landing import land_file
+from leanops.standardized import build as standardized
+from leanops_resources.catalog import LocalCatalog
+from tests.conftest import PROJECT
+
+CONTRACT = Contract.model_validate(
+    {
+        "table_name": "records",
+        "envelope_columns": [{"name": "idempotency_key", "source": "key"}],
+        "payload_columns": [{"name": "amount", "type": "INT", "cde": True}, {"name": "note", "type": "STRING"}],
+    }
+)
+OF_THE_MOMENT = ("first_seen", "closed", "topic_name")
+
+
+def message(message_id: str, day: int, **payload: object) -> dict[str, object]:
+    return {
+        "message_id": message_id,
+        "publish_time": f"2026-01-{day:02}T08:00:00Z",
+        "ingestion_ts": 1,
+        "payload": payload,
+    }
+
+
+FIRST = [
+    message("a1", 1, key="a", amount=1),
+    message("b1", 1, key="b", amount="x"),
+    message("c1", 2, key="c", amount=3),
+]
+SECOND = [
+    message("a2", 3, key="a", amount=2, note="corrected"),
+    message("b2", 3, key="b", amount=5, note="healed"),
+    message("c2", 3, key="c", amount="y"),
+    message("c1", 3, key="c", amount=4),
+    {**message("d1", 3), "payload": "{"},
+    message("e1", 2, key="e", amount="z", extra={"new": 1}),
+]
+THIRD = [message("c3", 1, key="c", amount=9), message("e2", 4, key="e", amount=7), {**message("d1", 4), "payload": "{"}]
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic, and how it is landed into and built."""
+
+    name: str
+    home: Home
+    catalog: Catalog
+    spark: SparkSession
+
+    def land(self, messages: Sequence[dict[str, object]]) -> None:
+        file = self.home.path / "messages.ndjson"
+        file.write_text("\n".join(map(json.dumps, messages)))
+        land_file(self.catalog, self.name, file, date(2025, 1, 1))
+
+    def standardize(self) -> None:
+        standardized.build_standardized(lambda: self.spark, self.catalog, self.name, CONTRACT)
+
+    def curate(self) -> None:
+        curated.build_curated(lambda: self.spark, self.catalog, self.name, CONTRACT)
+
+    def build(self) -> None:
+        self.standardize()
+        self.curate()
+
+    def tables(self) -> dict[Layer, list[dict[str, Any]]]:
+        """All rows after RAW, but for the moments at which errors were seen; of these only the open ones."""
+        return {
+            layer: sorted(self._rows(layer), key=lambda row: row["message_id"]) for layer in Layer if layer != "raw"
+        }
+
+    def _rows(self, layer: Layer) -> Iterator[dict[str, Any]]:
+        for row in self.catalog.load_table(table(layer, self.name)).scan().to_arrow().to_pylist():
+            if row.get("topic_name", self.name) == self.name and not row.get("closed"):
+                yield {name: value for name, value in row.items() if name not in OF_THE_MOMENT}
+
+
+@pytest.fixture
+def topic(warm_home: Home, spark: SparkSession) -> Callable[[str], Topic]:
+    catalog = LocalCatalog(warm_home).load()
+    return lambda name: Topic(name, warm_home, catalog, spark)
+
+
+@pytest.fixture
+def undisturbed(topic: Callable[[str], Topic]) -> dict[Layer, list[dict[str, Any]]]:
+    """What becomes of all messages when nothing happens on the way."""
+    calm = topic("calm")
+    calm.land([*FIRST, *SECOND, *THIRD])
+    calm.build()
+    return calm.tables()
+
+
+class Killed(BaseException):
+    """What a process that is killed never gets to see."""
+
+
+def cut_off_after(monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> None:
+    """From now on, whoever calls this function gets no further."""
+    whole = getattr(place, name)
+
+    def call(*arguments: Any, **options: Any) -> None:
+        whole(*arguments, **options)
+        raise Killed
+
+    monkeypatch.setattr(place, name, call)
+
+
+POINTS = [
+    (Draft, "begin", "standardize"),
+    (standardized, "log_drift", "standardize"),
+    (standardized, "add_columns", "standardize"),
+    (standardized, "replace_rows", "standardize"),
+    (Draft, "delete_rows", "standardize"),
+    (Draft, "append", "standardize"),
+    (Draft, "publish", "standardize"),
+    (Draft, "delete_rows", "curate"),
+    (Draft, "append", "curate"),
+    (curated, "merge_errors", "curate"),
+    (Draft, "publish", "curate"),
+]
+
+
+def test_a_build_that_is_cut_off_at_any_point_and_repeated_changes_nothing(
+    topic: Callable[[str], Topic], undisturbed: dict[Layer, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, (place, name, step) in enumerate(POINTS):
+        disturbed = topic(f"cut_{number}")
+        disturbed.land(FIRST)
+        disturbed.build()
+        disturbed.land(SECOND)
+        if step == "curate":
+            disturbed.standardize()
+        with monkeypatch.context() as cut:
+            cut_off_after(cut, place, name)
+            with pytest.raises(Killed):
+                getattr(disturbed, step)()
+        disturbed.land(THIRD)
+        disturbed.build()
+        assert disturbed.tables() == undisturbed, (step, name)
+        refs = [
+            disturbed.catalog.load_table(table(layer, disturbed.name)).refs() for layer in ("standardized", "curated")
+        ]
+        assert all(set(each) == {"main"} for each in refs)
+
+
+def test_of_two_builds_at_once_without_a_lock_the_slower_changes_nothing(
+    topic: Callable[[str], Topic], undisturbed: dict[Layer, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disturbed = topic("race")
+    disturbed.land(FIRST)
+    disturbed.build()
+    disturbed.land(SECOND)
+
+    def overtaken(place: Any, name: str, step: Callable[[], None], more: Sequence[dict[str, object]]) -> None:
+        """Run a step; when it is about to call this function, let another run be faster, which may see more."""
+        whole = getattr(place, name)
+
+        def wait_for_the_other(*arguments: Any) -> Any:
+            monkeypatch.setattr(place, name, whole)
+            if more:
+                disturbed.land(more)
+                disturbed.standardize()
+            step()
+            return whole(*arguments)
+
+        monkeypatch.setattr(place, name, wait_for_the_other)
+        with pytest.raises(BuildOvertaken, match="has changed nothing"):
+            step()
+
+    overtaken(Draft, "publish", disturbed.standardize, [])
+    # The slower one writes that e1 is broken when the faster one has already seen it healed.
+    overtaken(curated, "merge_errors", disturbed.curate, THIRD)
+    assert disturbed.tables() != undisturbed
+    assert pending(disturbed.catalog, "race", CONTRACT) is not None
+    disturbed.build()
+    assert disturbed.tables() == undisturbed
+    assert pending(disturbed.catalog, "race", CONTRACT) is None
+
+
+def test_a_process_that_is_killed_before_it_publishes_leaves_nothing_that_readers_see(
+    topic: Callable[[str], Topic], undisturbed: dict[Layer, list[dict[str, Any]]], warm_home: Home
+) -> None:
+    disturbed = topic("killed")
+    disturbed.land(FIRST)
+    disturbed.build()
+    before = disturbed.tables()
+    disturbed.land(SECOND)
+    script = """if True:
+        import os, signal
+        from leanops.commits import Draft
+        from leanops.settings import Settings
+        from leanops.standardized.build import build_standardized
+        from leanops_resources.catalog import LocalCatalog
+        from leanops_resources.spark.session import attach
+        from leanops.home import Home
+        from tests.spark.test_builds import CONTRACT
+        settings = Settings.load()
+        catalog = LocalCatalog(Home(settings.home))
+        Draft.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        build_standardized(lambda: attach(settings, catalog), catalog.load(), "killed", CONTRACT)
+    """
+    killed = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, env=os.environ, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert disturbed.tables()[Layer.CURATED] == before[Layer.CURATED]
+    assert len(disturbed.tables()[Layer.STANDARDIZED]) == len(before[Layer.STANDARDIZED])
+    disturbed.land(THIRD)
+    disturbed.build()
+    assert disturbed.tables() == undisturbed
+
+
+def test_a_compaction_hides_no_checkpoint(topic: Callable[[str], Topic], spark: SparkSession) -> None:
+    compacted = topic("compacted")
+    for messages in (FIRST, SECOND):
+        compacted.land(messages)
+        compacted.build()
+    before = compacted.tables()
+    for layer in (Layer.RAW, Layer.STANDARDIZED, Layer.CURATED):
+        name = spark_table(layer, "compacted").replace("`leanops`.", "").replace("`", "")
+        spark.sql(f"CALL leanops.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
+    assert compacted.tables() == before
+    tables = [compacted.catalog.load_table(table(layer, "compacted")) for layer in (Layer.STANDARDIZED, Layer.CURATED)]
+    assert [commits.checkpoint_of(each)["upto"] for each in tables] == ["9", "9"]
+    no_spark = Topic("compacted", compacted.home, compacted.catalog, None)  # type: ignore[arg-type]
+    no_spark.build()
+    compacted.land(THIRD)
+    compacted.build()
+    assert {row["message_id"] for row in compacted.tables()[Layer.CURATED]} == {"a2", "b2", "e2"}
