@@ -171,14 +171,16 @@ class _Build:
     def _write_errors(self, rows: DataFrame, keys: Sequence[str] | None, count: int) -> dict[str, int]:
         """Open the errors of the rows that are broken now, and close those of records that are not any more."""
         self.draft.require_not_overtaken()
-        found = rows.transform(broken, self.topic, self.contract)
-        if self.only_grown or not self._may_heal(keys):
-            if count:
+        found = rows.transform(broken, self.topic, self.contract).persist()
+        try:
+            if not self.only_grown and self._may_heal(keys):
+                merge_errors(self.spark, self.topic, self.part, rows, keys, found)
+            elif count:
                 own = (F.col("topic_name") == self.topic) & self.part.condition
                 replace_rows(found, spark_table(Layer.ERRORS, self.topic), own)
-        else:
-            merge_errors(self.spark, self.topic, self.part, rows, keys, found)
-        return count_by_rule(found) if count else {}
+            return count_by_rule(found) if count else {}
+        finally:
+            found.unpersist()
 
     def _may_heal(self, keys: Sequence[str] | None) -> bool:
         """Whether there are errors that this build could close or open again."""

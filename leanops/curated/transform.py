@@ -1,6 +1,6 @@
 """Standardized to Curated, one function per step of the spec, each from DataFrame to DataFrame."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from operator import or_
 
@@ -35,8 +35,10 @@ def judged(standardized: DataFrame, contract: Contract) -> DataFrame:
         *KEY_COLUMNS,
         *envelope_names(contract),
         *(_value(F.col(f"text_{i}"), F.col(f"value_{i}"), column).alias(column.name) for i, column in columns),
-        reduce(or_, (is_met for is_met, _ in met)).alias(IS_BROKEN),
-        F.filter(F.array(*(F.when(is_met, rule) for is_met, rule in met)), lambda rule: rule.isNotNull()).alias(BROKEN),
+        reduce(or_, (is_met for is_met, _ in met), F.lit(False)).alias(IS_BROKEN),
+        F.filter(F.array(*(F.when(is_met, rule) for is_met, rule in met)), lambda rule: rule.isNotNull())
+        .cast(f"array<{_RULE}>")
+        .alias(BROKEN),
     )
 
 
@@ -71,13 +73,14 @@ def _value(text: Column, value: Column, column: PayloadColumn) -> Column:
     return F.when(text.isNull(), strict_cast(F.lit(column.default), str(column.type))).otherwise(value)
 
 
-def _rules(text: Column, value: Column, column: PayloadColumn) -> list[tuple[Column, Column]]:
-    """Each rule of the column: whether it is broken, and how that is told."""
+def _rules(text: Column, value: Column, column: PayloadColumn) -> Iterator[tuple[Column, Column]]:
+    """Each rule of the column: whether it is broken, and how that is told. Every text is a STRING."""
     is_blank = text.isNull() | (F.trim(text) == "")
-    misfit = is_broken(text, value)
-    if not column.cde:
-        return [(misfit, _told(column, "type", text))]
-    return [(is_blank, _told(column, "cde", text)), (~is_blank & misfit, _told(column, "type", text))]
+    if column.cde:
+        yield is_blank, _told(column, "cde", text)
+    if column.type.name != "STRING":
+        misfit = is_broken(text, value)
+        yield ~is_blank & misfit if column.cde else misfit, _told(column, "type", text)
 
 
 def _told(column: PayloadColumn, rule: str, text: Column) -> Column:
