@@ -1,6 +1,7 @@
-# Variables that can be overridden, as in `make test PYTEST=-x` or `make dev LEANOPS_PORT=3001`.
+# Variables that can be overridden, as in `make test PYTEST=-x`, `make bench BENCH=engine` or `make dev LEANOPS_PORT=3001`.
 PYTHON ?= python3
 PYTEST ?=
+BENCH ?=
 LEANOPS_HOME ?= .leanops
 export LEANOPS_HOME
 unexport VIRTUAL_ENV
@@ -34,7 +35,7 @@ test-long: $(READY) ## Run the long searches too (700 topics, more property case
 	@$(BIN)/pytest $(PYTEST)
 
 bench: $(READY) ## Measure speed and memory, and write benchmarks/results.md
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks $(BENCH)
 
 lint: $(READY) ## Check style, types and the direction of imports
 	@$(BIN)/ruff format --check .

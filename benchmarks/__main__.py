@@ -1,32 +1,60 @@
-"""Run every benchmark and write what was measured to `benchmarks/results.md`."""
+"""Run every benchmark, or those that are named, and write what was measured to `benchmarks/results.md`.
+
+`python -m benchmarks engine landing` measures these two; the other sections of the results stay as they are.
+"""
 
 import os
 import platform
+import re
+import signal
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import definitions, landing, payloads
+from benchmarks import definitions, engine, landing, payloads
+from benchmarks.engine_data import SHRINK
 from benchmarks.report import Section
 
-BENCHMARKS: tuple[Callable[[Path], Section], ...] = (definitions.measure, landing.measure, payloads.measure)
+BENCHMARKS: Mapping[str, tuple[Callable[[Path], Section], ...]] = {
+    "definitions": (definitions.measure,),
+    "landing": (landing.measure,),
+    "payloads": (payloads.measure,),
+    "engine": (engine.measure_against_bare_job, engine.measure_large_table, engine.measure_small_ticks),
+    "memory": (engine.measure_memory,),
+}
+BUSY = 1.5
 RESULTS = Path(__file__).with_name("results.md")
 
 
-def main() -> None:
+def main(names: list[str]) -> None:
     """Measure, print, write."""
+    if unknown := set(names) - set(BENCHMARKS):
+        sys.exit(f"There is no benchmark {', '.join(sorted(unknown))}. There are: {', '.join(BENCHMARKS)}.")
     for name in [name for name in os.environ if name.startswith("LEANOPS_")]:
         del os.environ[name]
-    text = [_heading()]
-    for measure in BENCHMARKS:
+    if (load := os.getloadavg()[0]) > BUSY:
+        print(f"The machine is busy already (a load of {load:.1f}): what follows is too slow.", file=sys.stderr)
+    # Told to end, a benchmark still stops its Spark server and removes its tables.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
+    for measure in (each for name in names or BENCHMARKS for each in BENCHMARKS[name]):
         with tempfile.TemporaryDirectory() as folder:
-            text.append(str(measure(Path(folder))))
-        print(text[-1], flush=True)
-    RESULTS.write_text("\n".join(text))
-    print(f"Written to {RESULTS}.")
+            section = measure(Path(folder))
+        print(section, flush=True)
+        if SHRINK == 1:
+            _keep(section)
+    print(f"Written to {RESULTS}." if SHRINK == 1 else "Not written: the tables were smaller than they should be.")
+
+
+def _keep(section: Section) -> None:
+    """Write a section into the results, in the place of the one that has its title."""
+    _, *kept = re.split(r"^(?=## )", RESULTS.read_text(), flags=re.MULTILINE)
+    sections = {text.partition("\n")[0]: text.rstrip("\n") + "\n" for text in kept}
+    sections[f"## {section.title}"] = str(section)
+    RESULTS.write_text("\n".join([_heading(), *sections.values()]))
 
 
 def _heading() -> str:
@@ -40,4 +68,4 @@ def _heading() -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

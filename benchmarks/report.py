@@ -1,6 +1,7 @@
 """How a measurement is told: a heading, a table, and what to know about it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 
 
 @dataclass(frozen=True)
@@ -11,10 +12,11 @@ class Section:
     columns: tuple[str, ...]
     rows: list[tuple[object, ...]]
     note: str
+    measured: date = field(default_factory=lambda: datetime.now(UTC).date())
 
     def __str__(self) -> str:
         lines = [f"## {self.title}", "", _row(self.columns), _row(["---"] * len(self.columns))]
-        return "\n".join([*lines, *map(_row, self.rows), "", self.note, ""])
+        return "\n".join([*lines, *map(_row, self.rows), "", f"{self.note} Measured on {self.measured}.", ""])
 
 
 def _row(cells: object) -> str:

@@ -102,7 +102,7 @@ class Draft:
 
     def delete_rows(self, spark: SparkSession, gone: Picked) -> None:
         """Take out the rows that are picked. Of few that are named, only the files that can hold them are read."""
-        if gone.many is not None:
+        if gone.many is not None and gone.count:
             gone.many.createOrReplaceTempView("gone")
             self.delete(spark, "landing_seq IN (SELECT landing_seq FROM gone)")
         elif gone.few:

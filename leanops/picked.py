@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+_BROADCAST = 1_000_000
+
 
 @dataclass(frozen=True)
 class Picked:
@@ -19,13 +21,17 @@ class Picked:
     def among(self, rows: DataFrame) -> DataFrame:
         """The rows that are picked."""
         if self.many is not None:
-            return rows.join(self.many, "landing_seq", "left_semi")
+            return rows.join(self._hinted(self.many), "landing_seq", "left_semi")
         return rows.where(F.col("landing_seq").isin(list(self.few or ())))
+
+    def _hinted(self, many: DataFrame) -> DataFrame:
+        """Numbers that fit into the memory of every worker go to the rows; else both are sorted by them."""
+        return F.broadcast(many) if self.count <= _BROADCAST else many
 
     def left_out_of(self, rows: DataFrame) -> DataFrame:
         """The rows that are not."""
         if self.many is not None:
-            return rows.join(self.many, "landing_seq", "left_anti")
+            return rows.join(self._hinted(self.many), "landing_seq", "left_anti")
         return rows.where(~F.col("landing_seq").isin(list(self.few))) if self.few else rows
 
 
@@ -48,7 +54,8 @@ class Sorted:
     @classmethod
     def many(cls, decided: DataFrame, by: str) -> "Sorted":
         """The decisions about any number of rows, kept where they were made."""
-        kept = decided.withColumnRenamed(by, "decision").persist()
+        # A checkpoint, not a cache: it no longer knows the tables it was made from, which may change meanwhile.
+        kept = decided.withColumnRenamed(by, "decision").localCheckpoint()
         counts = Counter({row["decision"]: row["count"] for row in kept.groupBy("decision").count().collect()})
         return cls(counts, None, kept)
 
@@ -58,8 +65,3 @@ class Sorted:
         if self._many is not None:
             return Picked(count, many=self._many.where(F.col("decision").isin(*decisions)).select("landing_seq"))
         return Picked(count, few=[seq for each in decisions for seq in (self._few or {}).get(each, ())])
-
-    def forget(self) -> None:
-        """Give back what was kept."""
-        if self._many is not None:
-            self._many.unpersist()

@@ -1,20 +1,32 @@
-"""What the tables must hold, in plain Python over dicts: slow, and obviously right."""
+"""What the tables must hold, in plain Python over dicts: slow, and obviously right.
+
+Nothing here is the engine's but the naming of columns (`FlattenPlan`, which has tests of its own) and the contract as a
+record. Each function is a step of the spec, in its order.
+"""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+from math import isinf
+from typing import Any, NamedTuple
 
-from leanops.standardized.flatten_plan import FlattenPlan, Path
-from tests.cases.payloads import verdict
+import numpy as np
+
+from leanops.contracts.column_types import ColumnType
+from leanops.contracts.model import Contract, PayloadColumn
+from leanops.standardized.flatten_plan import DEFAULT_COLUMN_CAP, KEY_IN_PAYLOAD, FlatColumn, FlattenPlan, Path
+from tests.cases.payloads import MAX_DEPTH, verdict
 
 ARRAY = "[array]"
-"""Stands for an array's text in the oracle's leaves; its exact text is compared by cases of its own."""
+"""No leaf is this any more: an array is its text to the letter. `test_payload_reader` still allows for it."""
 
-
-class _Number(str):
-    """A number as it was written."""
+Value = str | bool | int | float | Decimal | date | datetime
 
 
 @dataclass(frozen=True)
@@ -34,73 +46,288 @@ class Standardized:
     """The tables that a history gives: rows by key, and the ids of the messages that could not be read."""
 
     plan: FlattenPlan
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    firsts: dict[str, Message] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
+    versions: dict[str, list[Message]] = field(default_factory=dict)
+    latest: dict[str, Message] = field(default_factory=dict)
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     duplicates: int = 0
     superseded: int = 0
 
 
-def leaves(payload: bytes) -> dict[Path, str] | None:
-    """A payload's leaves by Python's own parser, or None if it must be refused."""
-    try:
-        text = payload.decode()
-        value = json.loads(
-            text,
-            object_pairs_hook=lambda pairs: ("object", pairs),
-            parse_int=_Number,
-            parse_float=_Number,
-            parse_constant=float,
-        )
-        json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, tuple) or not verdict(text):
-        return None
-    found: dict[Path, str] = {}
-    return found if _walk((), value[1], found) else None
+class BrokenRule(NamedTuple):
+    """A rule of the contract that a row breaks: `cde` or `type`, and what Standardized holds."""
+
+    column: str
+    rule: str
+    value: str | None
 
 
-def _walk(path: Path, members: list[tuple[str, Any]], found: dict[Path, str]) -> bool:
-    """Note the leaves of an object; False if it gives a name twice."""
-    if len({name for name, _ in members}) != len(members):
-        return False
-    for name, value in members:
-        if isinstance(value, tuple):
-            if not _walk((*path, name), value[1], found):
-                return False
-        elif isinstance(value, list):
-            found[*path, name] = ARRAY
-        elif value is not None:
-            found[*path, name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return True
+@dataclass
+class Curated:
+    """What Standardized gives under a contract, by key: the typed rows, and the broken rules of the others."""
+
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    broken: dict[str, list[BrokenRule]] = field(default_factory=dict)
+
+
+# From RAW to Standardized
 
 
 def standardized(messages: Iterable[Message], envelope: Mapping[str, Path], plan: FlattenPlan) -> Standardized:
     """FIFO on message_id, parse, flatten, map the envelope, LIFO on idempotency_key."""
-    firsts: dict[str, Message] = {}
     result = Standardized(plan)
     for message in sorted(messages, key=lambda each: each.landing_seq):
-        if firsts.setdefault(message.message_id, message) is not message:
+        if result.firsts.setdefault(message.message_id, message) is not message:
             result.duplicates += 1
-    parsed = [(message, leaves(message.payload.encode("utf-8", "surrogatepass"))) for message in firsts.values()]
-    result.refused = {message.message_id for message, found in parsed if found is None}
-    good = [(message, found) for message, found in parsed if found is not None]
-    result.plan = plan.extended(path for _, found in good for path in found)
+
+    parsed = {name: leaves(first.payload.encode("utf-8", "surrogatepass")) for name, first in result.firsts.items()}
+    result.refused = {name for name, found in parsed.items() if found is None}
+    good = {name: found for name, found in parsed.items() if found is not None}
+    result.plan = plan.extended(path for found in good.values() for path in found)
     names = {column.path: column.name for column in result.plan.columns}
 
-    versions: dict[str, tuple[datetime, int, str]] = {}
-    for message, found in good:
-        in_payload = found.get(envelope.get("idempotency_key", ()), "")
-        candidates = (in_payload, message.idempotency_key or "", message.message_id)
-        key = next(each for each in candidates if each.strip(" "))
-        version = (message.publish_time, message.ingestion_ts, message.message_id)
-        if key in versions:
-            result.superseded += 1
-        if key not in versions or versions[key] < version:
-            versions[key] = version
-            result.rows[key] = {
-                **{name: found.get(path) for path, name in names.items()},
-                "message_id": message.message_id,
-                "overflow": {path: text for path, text in found.items() if path not in names},
-            }
+    for name, found in good.items():
+        in_payload = found.get(envelope.get("idempotency_key", ()))
+        key = next(each for each in (in_payload, result.firsts[name].idempotency_key, name) if not is_blank(each))
+        assert key is not None
+        result.versions.setdefault(key, []).append(result.firsts[name])
+
+    for key, versions in result.versions.items():
+        latest = max(versions, key=lambda each: (each.publish_time, each.ingestion_ts, each.message_id))
+        found = good[latest.message_id]
+        result.superseded += len(versions) - 1
+        result.latest[key] = latest
+        result.rows[key] = {
+            **{name: found.get(path) for path, name in names.items()},
+            "message_id": latest.message_id,
+            "overflow": {path: text for path, text in found.items() if path not in names},
+        }
     return result
+
+
+def standardized_under(contract: Contract, messages: Iterable[Message], cap: int = DEFAULT_COLUMN_CAP) -> Standardized:
+    """The same with the envelope that a contract maps, and with so many columns at most."""
+    envelope = {column.name: tuple(column.source.split(".")) for column in contract.envelope_columns}
+    columns = (
+        FlatColumn(path, KEY_IN_PAYLOAD if name == "idempotency_key" else name) for name, path in envelope.items()
+    )
+    return standardized(messages, envelope, FlattenPlan(tuple(columns), cap))
+
+
+def is_blank(text: str | None) -> bool:
+    """Whether a text is null, missing, or nothing but spaces."""
+    return text is None or not text.strip(" ")
+
+
+@lru_cache(maxsize=10_000)
+def leaves(payload: bytes) -> dict[Path, str] | None:
+    """A payload's leaves in the order written, by Python's own parser, or None if it must be refused.
+
+    Strings are decoded; everything else is its text to the letter. Nulls and empty objects are no leaves.
+    """
+    found: dict[Path, str] = {}
+    try:
+        text = payload.decode()
+        if not verdict(text) or _depth(text) > MAX_DEPTH:
+            return None
+        whole = json.loads(text, object_pairs_hook=list, parse_int=str, parse_float=str)
+        json.dumps(whole, ensure_ascii=False).encode()  # fails on half a surrogate pair
+        _walk(text, text.index("{"), (), found)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_value_at = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
+
+
+def _depth(text: str) -> int:
+    signs = re.sub(r"[^{}\[\]]", "", _STRING.sub("", text))
+    return max(accumulate(1 if sign in "{[" else -1 for sign in signs))
+
+
+def _walk(text: str, start: int, path: Path, found: dict[Path, str]) -> int:
+    """Note the leaves of the object that begins at `start`, and say where it ends. A name given twice is refused."""
+    names: set[str] = set()
+    at = _behind_blanks(text, start + len("{"))
+    while text[at] != "}":
+        name, at = _value_at(text, at)
+        if name in names:
+            raise ValueError(f"the name {name} is given twice")
+        names.add(name)
+        value_start = _behind_blanks(text, _behind_blanks(text, at) + len(":"))
+        if text[value_start] == "{":
+            at = _walk(text, value_start, (*path, name), found)
+        else:
+            value, at = _value_at(text, value_start)
+            if value is not None:
+                found[*path, name] = value if text[value_start] == '"' else text[value_start:at]
+        at = _behind_blanks(text, at)
+        if text[at] == ",":
+            at = _behind_blanks(text, at + len(","))
+    return at + len("}")
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    blanks = _BLANKS.match(text, at)
+    assert blanks
+    return blanks.end()
+
+
+# From Standardized to Curated
+
+
+def curated(source: Standardized, contract: Contract) -> Curated:
+    """Every row cast and checked. A row that breaks any rule is not in Curated, and all its broken rules are told."""
+    result = Curated()
+    for key, row in source.rows.items():
+        rules = [rule for column in contract.payload_columns for rule in _broken_rules(row.get(column.name), column)]
+        if rules:
+            result.broken[key] = rules
+        else:
+            envelope = {each.name: row[each.name] for each in contract.envelope_columns if each.name in row}
+            typed = {column.name: _typed(row.get(column.name), column) for column in contract.payload_columns}
+            result.rows[key] = {**envelope, **typed}
+    return result
+
+
+def _broken_rules(text: str | None, column: PayloadColumn) -> list[BrokenRule]:
+    if column.cde and is_blank(text):
+        return [BrokenRule(column.name, "cde", text)]
+    if text is not None and cast(text, column.type, column.format) is None:
+        return [BrokenRule(column.name, "type", text)]
+    return []
+
+
+def _typed(text: str | None, column: PayloadColumn) -> Value | None:
+    if text is not None:
+        return cast(text, column.type, column.format)
+    return None if column.default is None else cast(column.default, column.type, None)
+
+
+# The strict cast: what does not fit exactly is refused
+
+
+def cast(text: str, kind: ColumnType, layout: str | None) -> Value | None:
+    """The value that the text is, exactly, or None if it must be refused."""
+    match kind.name:
+        case "STRING":
+            return text
+        case "BOOLEAN":
+            return {"true": True, "false": False}.get(text)
+        case "INT":
+            return _integer(text, bits=32)
+        case "BIGINT":
+            return _integer(text, bits=64)
+        case "FLOAT":
+            return _binary(text, np.float32, surely=6, at_most=9)
+        case "DOUBLE":
+            return _binary(text, np.float64, surely=15, at_most=17)
+        case "DECIMAL":
+            assert kind.precision is not None
+            assert kind.scale is not None
+            return _decimal(text, kind.precision, kind.scale)
+        case "DATE":
+            moment = _moment(text, _LAYOUTS[kind.name, layout])
+            return moment and moment.date()
+        case "TIMESTAMP" if layout in _PER_SECOND:
+            return _since_epoch(text, _PER_SECOND[layout])
+        case "TIMESTAMP":
+            return _moment(text, _LAYOUTS[kind.name, layout])
+    raise ValueError(kind)
+
+
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?0*[0-9]{1,3})?")
+_WHOLE = re.compile(r"-?[0-9]+(\.0+)?")
+_MAX_NUMBER_LENGTH = 400
+
+
+def _integer(text: str, bits: int) -> int | None:
+    bound = 2 ** (bits - 1)
+    return int(text) if _INTEGER.fullmatch(text) and -bound <= Decimal(text) < bound else None
+
+
+def _number(text: str) -> Decimal | None:
+    """A number as JSON writes it, neither its text nor its exponent of absurd length."""
+    return Decimal(text) if len(text) <= _MAX_NUMBER_LENGTH and _NUMBER.fullmatch(text) else None
+
+
+def _decimal(text: str, precision: int, scale: int) -> Decimal | None:
+    number = _number(text)
+    if number is None:
+        return None
+    units = Fraction(number) * 10**scale
+    if units.denominator != 1 or abs(units) >= 10**precision:
+        return None
+    return Decimal(int(units)).scaleb(-scale, Context(prec=precision))
+
+
+def _binary(text: str, kind: type[np.floating[Any]], surely: int, at_most: int) -> float | None:
+    """A finite number of no more digits than the type tells apart; a whole number must be exactly that number."""
+    number = _number(text)
+    if number is None:
+        return None
+    with np.errstate(over="ignore", under="ignore"):
+        value = float(kind(text))
+    digits = len("".join(map(str, number.as_tuple().digits)).strip("0"))
+    if isinf(value) or (value == 0) != (number == 0) or digits > at_most:
+        return None
+    if digits > surely and _WHOLE.fullmatch(text) and Fraction(value) != Fraction(number):
+        return None
+    return value
+
+
+_DAY = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
+_SECOND = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
+_ZONE = r"(?P<zone>Z|[+-]\d\d:\d\d)"
+_LAYOUTS: dict[tuple[str, str | None], str] = {
+    ("DATE", None): _DAY,
+    ("DATE", "dd.MM.yyyy"): r"(?P<day>\d\d)\.(?P<month>\d\d)\.(?P<year>\d{4})",
+    ("DATE", "yyyyMMdd"): r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)",
+    ("TIMESTAMP", None): rf"{_DAY}[T ]{_SECOND}(\.(?P<fraction>\d{{1,6}})0*)?{_ZONE}?",
+    ("TIMESTAMP", "dd.MM.yyyy HH:mm"): (
+        r"(?P<day>\d\d)\.(?P<month>\d\d)\.(?P<year>\d{4}) (?P<hour>\d\d):(?P<minute>\d\d)"
+    ),
+    ("TIMESTAMP", "yyyy-MM-dd'T'HH:mm:ssXXX"): rf"{_DAY}T{_SECOND}{_ZONE}",
+}
+_PER_SECOND = {"epoch_seconds": 1, "epoch_millis": 1_000, "epoch_micros": 1_000_000}
+_FURTHEST_ZONE = timedelta(hours=18)
+
+
+def _moment(text: str, layout: str) -> datetime | None:
+    found = re.fullmatch(layout, text, re.ASCII)
+    if found is None:
+        return None
+    part = {name: value for name, value in found.groupdict().items() if value is not None}
+    year, month, day, hour, minute, second = (
+        int(part.get(name, 0)) for name in ("year", "month", "day", "hour", "minute", "second")
+    )
+    try:
+        local = datetime(year, month, day, hour, minute, second, int(part.get("fraction", "0").ljust(6, "0")), UTC)
+        return local - _offset(part.get("zone", "Z"))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _offset(zone: str) -> timedelta:
+    if zone == "Z":
+        return timedelta()
+    sign, hours, minutes = -1 if zone[0] == "-" else 1, int(zone[1:3]), int(zone[4:6])
+    offset = timedelta(hours=hours, minutes=minutes)
+    if minutes >= 60 or offset > _FURTHEST_ZONE:
+        raise ValueError(f"there is no zone {zone}")
+    return sign * offset
+
+
+def _since_epoch(text: str, per_second: int) -> datetime | None:
+    number = _integer(text, bits=64)
+    if number is None:
+        return None
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=number * (1_000_000 // per_second))
+    except OverflowError:
+        return None

@@ -165,7 +165,6 @@ class _Build:
         gone = found.picked("held")
         if gone.count:
             self.draft.delete_rows(self.spark, gone)
-        found.forget()
         return gone.count
 
     def _write_errors(self, rows: DataFrame, keys: Sequence[str] | None, count: int) -> dict[str, int]:

@@ -48,4 +48,4 @@ def merge_errors(
 def count_by_rule(broken: DataFrame) -> dict[str, int]:
     """How often each rule of each column is broken."""
     found = broken.select(F.explode(BROKEN).alias("broken")).groupBy("broken.column", "broken.rule").count()
-    return {f"{row['column']}: {row['rule']}": row["count"] for row in found.orderBy("column", "rule").collect()}
+    return {f"{row['column']}: {row['rule']}": row["count"] for row in sorted(found.collect())}

@@ -1,11 +1,11 @@
 """Build a topic's Standardized table and its parse errors from what RAW has gained."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from pyiceberg.catalog import Catalog
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from leanops.commits import Draft, checkpoint_of, current_id, replace_rows
@@ -13,10 +13,10 @@ from leanops.contracts.model import Contract
 from leanops.inventory import days_changed, table_days
 from leanops.names import Layer, spark_table
 from leanops.ops.drift_log import log_drift
-from leanops.picked import Picked, Sorted
+from leanops.picked import Sorted
 from leanops.raw.table import ensure_raw_table, last_landing_seq
 from leanops.slices import SMALL, Slice, published_on, sized
-from leanops.standardized.flatten_plan import FlattenPlan
+from leanops.standardized.flatten_plan import OVERFLOW_COLUMN, FlattenPlan
 from leanops.standardized.table import add_columns, ensure_parse_errors_table, ensure_standardized_table, plan_of
 from leanops.standardized.transform import (
     RECORD_KEY,
@@ -24,6 +24,7 @@ from leanops.standardized.transform import (
     fates,
     flat_rows,
     map_envelope,
+    narrow,
     new_paths,
     parse_errors,
     read_payloads,
@@ -53,8 +54,9 @@ class StandardizedBuild:
 
 @dataclass(frozen=True)
 class _Facts:
-    """Whether any message has new fields, when the last landed; and, of a small build, which messages and records."""
+    """How many messages there are, whether any has new fields, when the last landed; of a small build also which."""
 
+    messages: int
     drifted: bool
     last_ingestion_ts: int | None
     ids: Sequence[str] | None = None
@@ -107,29 +109,11 @@ class _Build:
     def run(self, plan: FlattenPlan, checkpoint: dict[str, str]) -> StandardizedBuild:
         raw = self._table(Layer.RAW, checkpoint["raw-snapshot"])
         messages = raw.where(self.part.condition)
-        foreseen = self._foreseen(messages, plan)
-        read = messages.transform(self._read, foreseen).persist()
-        facts = self._facts(read)
-        decided = self._sorted(fates(read, self._copies(raw, facts.ids), self._held(facts.keys)))
-        counts = decided.counts
-        try:
-            complete, grown = read, foreseen
-            if facts.drifted:
-                first_copies = decided.picked(Fate.DUPLICATE).left_out_of(read)
-                complete, grown = self._with_new_fields(messages, read, first_copies, foreseen)
-            self._add_columns(plan, grown)
-            self._write_parse_errors(decided.picked(Fate.PARSE_ERROR).among(read), counts[Fate.PARSE_ERROR])
-            self._take_out(decided.picked(Fate.REPLACED))
-            checkpoint["replaced"] = str(counts[Fate.REPLACED])
-            if counts[Fate.WRITTEN]:
-                # Nearly all messages are written: they are found as those that have no other fate.
-                others = decided.picked(Fate.DUPLICATE, Fate.PARSE_ERROR, Fate.SUPERSEDED)
-                rows = others.left_out_of(complete).transform(flat_rows, grown, self.draft.columns)
-                self.draft.append(rows, checkpoint)
-            snapshot = self.draft.publish(checkpoint)
-        finally:
-            read.unpersist()
-            decided.forget()
+        way = self._decide_and_write if self.rows <= SMALL else self._write_and_take_out
+        facts, counts, grown = way(raw, messages, plan, checkpoint)
+        checkpoint["replaced"] = str(counts[Fate.REPLACED])
+        snapshot = self.draft.publish(checkpoint)
+        unwritten = counts[Fate.DUPLICATE] + counts[Fate.PARSE_ERROR] + counts[Fate.SUPERSEDED]
         return StandardizedBuild(
             is_new=True,
             snapshot_id=snapshot.snapshot_id,
@@ -137,8 +121,8 @@ class _Build:
             raw_snapshot=int(checkpoint["raw-snapshot"]),
             last_ingestion_ts=facts.last_ingestion_ts,
             is_whole=self.part.is_whole,
-            rows_read=sum(counts.values()) - counts[Fate.REPLACED],
-            written=counts[Fate.WRITTEN],
+            rows_read=facts.messages,
+            written=facts.messages - unwritten,
             duplicates=counts[Fate.DUPLICATE],
             parse_errors=counts[Fate.PARSE_ERROR],
             superseded=counts[Fate.SUPERSEDED],
@@ -146,30 +130,113 @@ class _Build:
             new_columns=tuple(column.name for column in grown.columns[len(plan.columns) :]),
         )
 
+    def _decide_and_write(
+        self, raw: DataFrame, messages: DataFrame, plan: FlattenPlan, checkpoint: Mapping[str, str]
+    ) -> tuple[_Facts, Mapping[str, int], FlattenPlan]:
+        """A small build: the messages are kept in memory until every fate is decided, and written once."""
+        read = messages.transform(self._read, plan).persist()
+        try:
+            facts = self._facts(read)
+            decided = Sorted.few(
+                fates(read.transform(narrow), self._copies(raw, facts.ids), self._held(facts.keys)), "fate"
+            )
+            counts, complete, grown = decided.counts, read, plan
+            if facts.drifted:
+                firsts = decided.picked(Fate.DUPLICATE).left_out_of(read)
+                grown = plan.extended(new_paths(firsts, plan))
+            if grown != plan:
+                self._add_columns(grown)
+                complete = messages.transform(self._read, grown)
+            self._write_parse_errors(decided.picked(Fate.PARSE_ERROR).among(read), counts[Fate.PARSE_ERROR])
+            self._make_room()
+            self.draft.delete_rows(self.spark, decided.picked(Fate.REPLACED))
+            others = decided.picked(Fate.DUPLICATE, Fate.PARSE_ERROR, Fate.SUPERSEDED)
+            if facts.messages > others.count:
+                rows = others.left_out_of(complete).transform(flat_rows, grown, self.draft.columns)
+                self.draft.append(rows, {**checkpoint, "replaced": str(counts[Fate.REPLACED])})
+        finally:
+            read.unpersist()
+        return facts, counts, grown
+
+    def _write_and_take_out(
+        self, raw: DataFrame, messages: DataFrame, plan: FlattenPlan, _: Mapping[str, str]
+    ) -> tuple[_Facts, Mapping[str, int], FlattenPlan]:
+        """A large build: all readable messages are written at once, and what is not to stay is taken out again.
+
+        To keep a million messages until they are decided costs as much as to write them, and few are taken out.
+        """
+        foreseen = self._foreseen(messages, plan)
+        if foreseen != plan:
+            self._add_columns(foreseen)
+        self._make_room()
+        counted = Observation()
+        read = messages.transform(self._read, foreseen).observe(
+            counted,
+            F.count("*").alias("messages"),
+            F.max("ingestion_ts").alias("last"),
+            F.count("new_paths").alias("new"),
+        )
+        readable = read.where(F.col("error_kind").isNull())
+        self.draft.append(readable.transform(flat_rows, foreseen, self.draft.columns), {})
+        facts = _Facts(counted.get["messages"], bool(counted.get["new"]), counted.get["last"])
+
+        decided = Sorted.many(fates(self._written(messages), self._copies(raw), self._held()), "fate")
+        refused = decided.picked(Fate.PARSE_ERROR).among(messages).transform(self._read, foreseen)
+        self._write_parse_errors(refused, decided.counts[Fate.PARSE_ERROR])
+        grown = self._move_to_new_columns(messages, foreseen, decided) if facts.drifted else foreseen
+        self.draft.delete_rows(self.spark, decided.picked(Fate.DUPLICATE, Fate.SUPERSEDED, Fate.REPLACED))
+        return facts, decided.counts, grown
+
+    def _written(self, messages: DataFrame) -> DataFrame:
+        """What the fates of all messages depend on. Those that the draft does not hold were refused."""
+        rows = self.spark.read.table(self.draft.spark_name).where(self.part.condition)
+        written = rows.select(
+            "landing_seq",
+            "message_id",
+            F.col("idempotency_key").alias("key"),
+            "publish_time",
+            "ingestion_ts",
+            F.lit(False).alias("is_refused"),
+        )
+        landed = messages.select("landing_seq", "message_id", "publish_time", "ingestion_ts")
+        refused = landed.join(written.select("landing_seq"), "landing_seq", "left_anti")
+        return written.unionByName(refused.withColumn("is_refused", F.lit(True)), allowMissingColumns=True)
+
+    def _move_to_new_columns(self, messages: DataFrame, plan: FlattenPlan, decided: Sorted) -> FlattenPlan:
+        """Write those rows again whose fields had no column yet. Until then these are in the overflow."""
+        rows = self.spark.read.table(self.draft.spark_name).where(self.part.condition)
+        late = rows.where(F.col(OVERFLOW_COLUMN).isNotNull()).select("landing_seq", F.lit("late").alias("decision"))
+        moved = Sorted.many(late, "decision").picked("late")
+        again = moved.among(messages)
+        firsts = decided.picked(Fate.DUPLICATE).left_out_of(again)
+        grown = plan.extended(new_paths(firsts.transform(self._read, plan), plan))
+        if grown != plan:
+            self._add_columns(grown)
+            self.draft.delete_rows(self.spark, moved)
+            self.draft.append(again.transform(self._read, grown).transform(flat_rows, grown, self.draft.columns), {})
+        return grown
+
     def _foreseen(self, messages: DataFrame, plan: FlattenPlan) -> FlattenPlan:
         """The plan with the fields of a new topic's first messages, most of all it has: known ones are read faster."""
-        if not self.part.is_whole or self.rows <= SMALL:
+        if not self.part.is_whole:
             return plan
         first = messages.where(F.col("landing_seq") <= SMALL).transform(self._read, plan)
-        copies = Sorted.few(fates(first, None, None), "fate").picked(Fate.DUPLICATE)
+        copies = Sorted.few(fates(first.transform(narrow), None, None), "fate").picked(Fate.DUPLICATE)
         return plan.extended(new_paths(copies.left_out_of(first), plan))
 
     def _facts(self, read: DataFrame) -> _Facts:
-        """One look at all messages, which also caches them; of a small build with its ids and keys."""
-        if self.rows > SMALL:
-            drifted, last = F.count("new_paths").alias("drifted"), F.max("ingestion_ts").alias("last")
-            row = read.agg(drifted, last).collect()[0]
-            return _Facts(bool(row.drifted), row.last)
+        """One look at the messages of a small build, which also caches them."""
         has_new_paths = F.col("new_paths").isNotNull().alias("drifted")
         rows = read.select(has_new_paths, "ingestion_ts", "message_id", RECORD_KEY).collect()
         return _Facts(
+            messages=len(rows),
             drifted=any(row.drifted for row in rows),
             last_ingestion_ts=max((row.ingestion_ts for row in rows), default=None),
             ids=list({row.message_id for row in rows}),
             keys=list({row[RECORD_KEY] for row in rows}),
         )
 
-    def _copies(self, raw: DataFrame, ids: Sequence[str] | None) -> DataFrame | None:
+    def _copies(self, raw: DataFrame, ids: Sequence[str] | None = None) -> DataFrame | None:
         """Where the messages may have landed before."""
         if self.part.is_whole:
             return None
@@ -178,7 +245,7 @@ class _Build:
             "landing_seq", "message_id"
         )
 
-    def _held(self, keys: Sequence[str] | None) -> DataFrame | None:
+    def _held(self, keys: Sequence[str] | None = None) -> DataFrame | None:
         """The versions that the table holds of the messages' records, but those of days that are made anew."""
         if self.part.is_whole:
             return None
@@ -189,23 +256,10 @@ class _Build:
             "landing_seq", "message_id", F.col("idempotency_key").alias("key"), "publish_time", "ingestion_ts"
         )
 
-    def _with_new_fields(
-        self, messages: DataFrame, read: DataFrame, first_copies: DataFrame, plan: FlattenPlan
-    ) -> tuple[DataFrame, FlattenPlan]:
-        """The messages with every field in its column, and the plan for it: those with new fields are read again."""
-        grown = plan.extended(new_paths(first_copies, plan))
-        if grown == plan:
-            return read, plan
-        late = read.where(F.col("new_paths").isNotNull())
-        again = messages.join(late.select("landing_seq"), "landing_seq", "left_semi")
-        reread = again.transform(self._read, grown)
-        return read.where(F.col("new_paths").isNull()).unionByName(reread, allowMissingColumns=True), grown
-
-    def _add_columns(self, known: FlattenPlan, grown: FlattenPlan) -> None:
+    def _add_columns(self, grown: FlattenPlan) -> None:
         """Evolve: a column for each new field, logged before it is there."""
-        if grown != known:
-            log_drift(self.catalog, self.topic, grown)
-            add_columns(self.draft.table, grown.columns)
+        log_drift(self.catalog, self.topic, grown)
+        add_columns(self.draft.table, grown.columns)
 
     def _write_parse_errors(self, refused: DataFrame, count: int) -> None:
         """Put this build's parse errors in the place of those that an earlier one has left for the same messages."""
@@ -216,20 +270,15 @@ class _Build:
         if count or self.part.days or (self.part.is_whole and not self.draft.is_of_nothing):
             replace_rows(refused.transform(parse_errors), table, F.expr(where))
 
-    def _take_out(self, replaced: Picked) -> None:
-        """Delete what is made anew, and the versions that later ones replace."""
+    def _make_room(self) -> None:
+        """Delete what is made anew."""
         if self.part.is_whole and not self.draft.is_of_nothing:
             self.draft.delete(self.spark, "true")
         elif self.part.days:
             self.draft.delete(self.spark, self._rebuilt_days)
-        if replaced.count:
-            self.draft.delete_rows(self.spark, replaced)
 
     def _read(self, messages: DataFrame, plan: FlattenPlan) -> DataFrame:
         return messages.transform(read_payloads, plan).transform(map_envelope, plan)
-
-    def _sorted(self, decided: DataFrame) -> Sorted:
-        return Sorted.many(decided, "fate") if self.rows > SMALL else Sorted.few(decided, "fate")
 
     @property
     def _rebuilt_days(self) -> str:

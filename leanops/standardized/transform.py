@@ -29,9 +29,8 @@ _SAID: dict[str, DataType] = {
 
 
 class Fate(StrEnum):
-    """What becomes of a message, exactly one of the first four; and of a row that a later version replaces."""
+    """What becomes of a message that is not written; and of a row of the table that a later version replaces."""
 
-    WRITTEN = "written"
     PARSE_ERROR = "parse_error"
     DUPLICATE = "duplicate"
     SUPERSEDED = "superseded"
@@ -68,22 +67,22 @@ def new_paths(read: DataFrame, plan: FlattenPlan) -> list[Path]:
     return [path_from_text(row.path) for row in found.collect()]
 
 
-def fates(read: DataFrame, copies: DataFrame | None, held: DataFrame | None) -> DataFrame:
-    """What becomes of each message, by its landing_seq; and which of the rows that the table holds are replaced.
+def narrow(read: DataFrame) -> DataFrame:
+    """What a message's fate depends on."""
+    is_refused = F.col("error_kind").isNotNull().alias("is_refused")
+    return read.select(
+        "landing_seq", "message_id", F.col(RECORD_KEY).alias("key"), "publish_time", "ingestion_ts", is_refused
+    )
 
-    FIFO: of the copies of one message the first to land counts; `copies` are those that landed outside of `read`.
+
+def fates(messages: DataFrame, copies: DataFrame | None, held: DataFrame | None) -> DataFrame:
+    """What becomes of each message that is not written, and which rows of the table are replaced, by landing_seq.
+
+    FIFO: of the copies of one message the first to land counts; `copies` are those that landed outside of `messages`.
     LIFO: of the versions of one record the latest by publish_time, ingestion_ts and message_id counts; `held` are
     those that the table holds.
     """
-    messages = read.select(
-        "landing_seq",
-        "message_id",
-        F.col(RECORD_KEY).alias("key"),
-        "publish_time",
-        "ingestion_ts",
-        F.col("error_kind").isNotNull().alias("is_refused"),
-        F.lit(True).alias("is_new"),
-    )
+    messages = messages.withColumn("is_new", F.lit(True))
     everywhere = messages if copies is None else messages.unionByName(copies, allowMissingColumns=True)
     first = F.min("landing_seq").over(Window.partitionBy("message_id"))
     told_apart = everywhere.withColumn("is_copy", F.col("landing_seq") > first)
@@ -97,8 +96,7 @@ def fates(read: DataFrame, copies: DataFrame | None, held: DataFrame | None) -> 
     fate = (
         F.when(F.col("is_copy"), Fate.DUPLICATE)
         .when(F.col("is_refused"), Fate.PARSE_ERROR)
-        .when(F.col("is_new"), F.when(F.col("rank") == 1, Fate.WRITTEN).otherwise(Fate.SUPERSEDED))
-        .when(F.col("rank") > 1, Fate.REPLACED)
+        .when(F.col("rank") > 1, F.when(F.col("is_new"), Fate.SUPERSEDED).otherwise(Fate.REPLACED))
     )
     return versions.withColumn("rank", rank).select("landing_seq", fate.alias("fate")).where("fate IS NOT NULL")
 
