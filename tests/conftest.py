@@ -1,13 +1,17 @@
 """What every test may ask for: a home of its own, the command line, and the one Spark server of the suite."""
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis.configuration import set_hypothesis_home_dir
 
 from leanops.home import Home
 from leanops.settings import Settings
@@ -17,6 +21,13 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).parents[1]
 EXAMPLES = PROJECT / "examples"
+
+
+def pytest_configure() -> None:
+    """What Hypothesis notes for itself does not go to the folder the tests are run in, and goes when they are done."""
+    notes = tempfile.mkdtemp(prefix="hypothesis-")
+    atexit.register(shutil.rmtree, notes, ignore_errors=True)
+    set_hypothesis_home_dir(notes)
 
 
 @pytest.fixture(autouse=True)

@@ -267,7 +267,10 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal | None:
 
 
 def _binary(text: str, kind: type[np.floating[Any]], surely: int, at_most: int) -> float | None:
-    """A finite number of no more digits than the type tells apart; a whole number must be exactly that number."""
+    """A finite number of no more digits than the type tells apart; a whole number must be exactly that number.
+
+    Whole numbers are compared as decimals of 38 digits: longer ones are refused unless they have few digits but zeros.
+    """
     number = _number(text)
     if number is None:
         return None
@@ -276,7 +279,7 @@ def _binary(text: str, kind: type[np.floating[Any]], surely: int, at_most: int) 
     digits = len("".join(map(str, number.as_tuple().digits)).strip("0"))
     if isinf(value) or (value == 0) != (number == 0) or digits > at_most:
         return None
-    if digits > surely and _WHOLE.fullmatch(text) and Fraction(value) != Fraction(number):
+    if digits > surely and _WHOLE.fullmatch(text) and (number.adjusted() >= 38 or Fraction(value) != Fraction(number)):
         return None
     return value
 

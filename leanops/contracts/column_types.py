@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, Self
@@ -110,8 +110,10 @@ def _binary_of(kind: type[np.floating[Any]], safe: int, most: int) -> Callable[[
         count = len(_digits(text))
         if not np.isfinite(value) or (value == 0 and count):
             return False
-        is_whole = _WHOLE_NUMBER.fullmatch(text)
-        return count <= safe or (count <= most and (not is_whole or Decimal(float(value)) == Decimal(text)))
+        if count <= safe:
+            return True
+        is_exact = Decimal(text).adjusted() < DECIMAL_DIGITS and Decimal(float(value)) == Decimal(text)
+        return count <= most and (not _WHOLE_NUMBER.fullmatch(text) or is_exact)
 
     return fits
 
@@ -126,13 +128,21 @@ def _is_date(text: str) -> bool:
 
 
 def _is_timestamp(text: str) -> bool:
-    return bool(_TIMESTAMP.fullmatch(text)) and _parses(datetime.fromisoformat, text[:19])
+    return bool(_TIMESTAMP.fullmatch(text)) and _parses(_in_utc, text)
+
+
+def _in_utc(text: str) -> datetime:
+    """The moment in UTC, which a zone can shift out of the years 1 to 9999."""
+    zone = "" if text[-1] == "Z" or text[-6] not in "+-" else text[-6:]
+    hours, _, minutes = zone.partition(":")
+    shift = timedelta(hours=int(hours), minutes=int(f"{hours[0]}{minutes}")) if zone else timedelta()
+    return datetime.fromisoformat(text[:19]) - shift
 
 
 def _parses(parse: Callable[[str], object], text: str) -> bool:
     try:
         parse(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return False
     return True
 

@@ -99,7 +99,9 @@ def _strict_date(text: Column, layout: str | None) -> Column:
 
 def _strict_timestamp(text: Column, layout: str | None) -> Column:
     if layout is None:
-        return F.when(text.rlike(_TIMESTAMP), text.try_cast("TIMESTAMP"))
+        # The zone can shift a moment out of the years that readers can hold.
+        value = text.try_cast("TIMESTAMP")
+        return F.when(text.rlike(_TIMESTAMP) & _in_range(value), value)
     if layout in _EPOCHS:
         return _from_epoch(text, layout)
     value = F.try_to_timestamp(text, F.lit(layout))

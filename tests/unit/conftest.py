@@ -1,10 +1,7 @@
 """What every unit test stands on: no settings from outside, no traces left behind, threads that start together."""
 
-import atexit
 import multiprocessing
 import resource
-import shutil
-import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -15,19 +12,11 @@ from typing import Any, Protocol
 
 import hypothesis
 import pytest
-from hypothesis.configuration import set_hypothesis_home_dir
 
 from leanops.home import Home
 
 hypothesis.settings.register_profile("unit", deadline=None, database=None, derandomize=True, max_examples=100)
 hypothesis.settings.load_profile("unit")
-
-
-def pytest_configure() -> None:
-    """What Hypothesis notes for itself does not go to the folder the tests are run in, and goes when they are done."""
-    notes = tempfile.mkdtemp(prefix="hypothesis-")
-    atexit.register(shutil.rmtree, notes, ignore_errors=True)
-    set_hypothesis_home_dir(notes)
 
 
 class Together(Protocol):
