@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from leanops.home import Home
 from leanops.names import Layer, spark_table
 from leanops_assets import layer_step
-from leanops_assets.definitions import defs
 from leanops_assets.instance import dagster_instance
 from leanops_assets.specs import asset_key
 from leanops_resources.catalog import LocalCatalog
@@ -21,7 +20,7 @@ from leanops_resources.state.lease import lease
 from leanops_resources.state.sqlite import SqliteStateStore
 from leanops_resources.state.store import LOCK_TTL, Lock
 from tests.conftest import EXAMPLES, Said
-from tests.platform.test_tick import QUIET, metadata, rows, tick
+from tests.platform.test_tick import QUIET, Run, metadata, rows, run, tick
 
 Leanops = Callable[..., Said]
 
@@ -55,12 +54,12 @@ def test_a_paused_topic_is_skipped_with_the_reason_and_is_built_when_it_is_resum
 ) -> None:
     leanops("land", "payments", EXAMPLES / "payments.ndjson")
     leanops("pause", "payments", "--reason", "audit")
-    run = tick(warm_home, "2026-01-15", "payments")
-    assert run.success
-    assert [event.asset_key for event in run.get_asset_materialization_events()] == [asset_key(Layer.RAW, "payments")]
+    built = tick(warm_home, "2026-01-15", "payments")
+    assert built.success
+    assert [event.asset_key for event in built.get_asset_materialization_events()] == [asset_key(Layer.RAW, "payments")]
     reasons = {
         str(event.asset_observation_data.asset_observation.metadata["skipped"].value)
-        for event in run.all_events
+        for event in built.all_events
         if event.event_type is dg.DagsterEventType.ASSET_OBSERVATION
     }
     assert reasons == {"payments is paused: audit. What lands is kept in RAW until it is resumed."}
@@ -99,10 +98,10 @@ def test_a_step_waits_for_the_run_that_builds_the_same_topic_and_skips_when_it_t
         return got
 
     monkeypatch.setattr(SqliteStateStore, "acquire", ask)
-    run = tick(warm_home, "2026-01-15", "payments")
+    built = tick(warm_home, "2026-01-15", "payments")
     other.join()
     assert was_asked_for.is_set()
-    assert metadata(run, Layer.CURATED, "payments")["rows_written"] == 3
+    assert metadata(built, Layer.CURATED, "payments")["rows_written"] == 3
 
 
 def test_every_day_that_a_build_changed_shows_what_it_holds_now(warm_home: Home, profile: Callable[..., None]) -> None:
@@ -111,8 +110,8 @@ def test_every_day_that_a_build_changed_shows_what_it_holds_now(warm_home: Home,
     tick(warm_home, "2026-01-10", "user_profiles")
     profile("m3", "2026-01-12T08:00:00Z", display_name="Ada L.")
     profile("m4", "2025-12-24T08:00:00Z", key="user/3")
-    run = tick(warm_home, "2026-01-12", "user_profiles")
-    assert metadata(run, Layer.STANDARDIZED, "user_profiles")["rows_updated"] == 1
+    built = tick(warm_home, "2026-01-12", "user_profiles")
+    assert metadata(built, Layer.STANDARDIZED, "user_profiles")["rows_updated"] == 1
     expected = {"2025-12-24": 1, "2026-01-10": 1, "2026-01-12": 1}
     assert materialised_days(warm_home, Layer.STANDARDIZED, "user_profiles") == expected
 
@@ -130,46 +129,27 @@ def test_a_rebuild_makes_a_damaged_day_what_raw_says_it_is_and_curated_follows(
     table = spark_table(Layer.STANDARDIZED, "user_profiles")
     spark.sql(f"DELETE FROM {table} WHERE message_id = 'm2'")
     spark.sql(f"UPDATE {table} SET display_name = 'spoilt' WHERE message_id = 'm1'")
-    run = tick(warm_home, "2026-01-13", "user_profiles")
-    assert metadata(run, Layer.STANDARDIZED, "user_profiles")["anything_new"] is False
+    built = tick(warm_home, "2026-01-13", "user_profiles")
+    assert metadata(built, Layer.STANDARDIZED, "user_profiles")["anything_new"] is False
 
     for day in ("2026-01-11", "2026-01-12"):
-        run = rebuild(warm_home, day)
-        assert metadata(run, Layer.STANDARDIZED, "user_profiles")["rows_read"] == 1
-        assert metadata(run, Layer.CURATED, "user_profiles")["rows_read"] == 1
+        built = rebuild(warm_home, day)
+        assert metadata(built, Layer.STANDARDIZED, "user_profiles")["rows_read"] == 1
+        assert metadata(built, Layer.CURATED, "user_profiles")["rows_read"] == 1
     assert [rows(catalog, layer, "user_profiles") for layer in layers] == before
 
 
-def rebuild(home: Home, day: str) -> dg.ExecuteInProcessResult:
-    with dagster_instance(home) as instance:
-        return (
-            defs()
-            .resolve_job_def("tick")
-            .execute_in_process(
-                instance=instance,
-                partition_key=day,
-                asset_selection=[asset_key(layer, "user_profiles") for layer in (Layer.STANDARDIZED, Layer.CURATED)],
-                run_config={**QUIET, "resources": {"builds": {"config": {"rebuild": True}}}},
-            )
-        )
+def rebuild(home: Home, day: str) -> Run:
+    layers = [asset_key(layer, "user_profiles") for layer in (Layer.STANDARDIZED, Layer.CURATED)]
+    return run(home, day, layers, {**QUIET, "resources": {"builds": {"config": {"rebuild": True}}}})
 
 
 def test_a_run_of_a_backfill_makes_its_day_anew(warm_home: Home, profile: Callable[..., None]) -> None:
     profile("m1", "2026-01-11T08:00:00Z")
     tick(warm_home, "2026-01-11", "user_profiles")
-    with dagster_instance(warm_home) as instance:
-        run = (
-            defs()
-            .resolve_job_def("tick")
-            .execute_in_process(
-                instance=instance,
-                partition_key="2026-01-11",
-                asset_selection=[asset_key(Layer.STANDARDIZED, "user_profiles")],
-                run_config=QUIET,
-                tags={"dagster/backfill": "b1"},
-            )
-        )
-    assert metadata(run, Layer.STANDARDIZED, "user_profiles")["rows_read"] == 1
+    layer = asset_key(Layer.STANDARDIZED, "user_profiles")
+    filled = run(warm_home, "2026-01-11", [layer], tags={"dagster/backfill": "b1"})
+    assert metadata(filled, Layer.STANDARDIZED, "user_profiles")["rows_read"] == 1
 
 
 def test_what_a_topic_has_consumed_can_be_asked_of_the_state_store(

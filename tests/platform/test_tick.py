@@ -1,7 +1,7 @@
 """The main job on real Spark and Iceberg, through a real Dagster instance."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,27 @@ from leanops_resources.dagster_resources import SparkConnectResource
 from tests.conftest import EXAMPLES, PROJECT, Said
 
 Leanops = Callable[..., Said]
+Run = dg.ExecuteInProcessResult
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 
 
-def tick(home: Home, day: str, *topics: str) -> dg.ExecuteInProcessResult:
-    definitions = defs()
-    known = definitions.resolve_asset_graph().get_all_asset_keys()
-    selected = {asset_key(layer, topic) for layer in Layer for topic in topics} & known
+def run(
+    home: Home, day: str, assets: Collection[dg.AssetKey], config: Mapping[str, Any] = QUIET, **options: Any
+) -> Run:
+    """The main job over some assets of a day."""
     with dagster_instance(home) as instance:
-        return definitions.resolve_job_def("tick").execute_in_process(
-            instance=instance, partition_key=day, asset_selection=list(selected), run_config=QUIET
+        job = defs().resolve_job_def("tick")
+        return job.execute_in_process(
+            instance=instance, partition_key=day, asset_selection=list(assets), run_config=dict(config), **options
         )
 
 
-def metadata(run: dg.ExecuteInProcessResult, layer: Layer, topic: str) -> Mapping[str, Any]:
+def tick(home: Home, day: str, *topics: str) -> Run:
+    known = defs().resolve_asset_graph().get_all_asset_keys()
+    return run(home, day, {asset_key(layer, topic) for layer in Layer for topic in topics} & known)
+
+
+def metadata(run: Run, layer: Layer, topic: str) -> Mapping[str, Any]:
     key = asset_key(layer, topic)
     materialised = [event for event in run.get_asset_materialization_events() if event.asset_key == key]
     # The day that was asked for comes last, after the others that have changed.
@@ -58,7 +65,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_samples_become_exactly_what_they_should(warm_home: Home, leanops: Leanops) -> None:
     for topic in ("events", "orders", "payments", "user_profiles"):
         leanops("land", topic, EXAMPLES / f"{topic}.ndjson")
-    run = tick(warm_home, "2026-01-15", "events", "orders", "payments", "user_profiles")
+    built = tick(warm_home, "2026-01-15", "events", "orders", "payments", "user_profiles")
     catalog = LocalCatalog(warm_home).load()
 
     events = {row["message_id"]: row for row in rows(catalog, Layer.STANDARDIZED, "events")}
@@ -97,15 +104,15 @@ def test_the_samples_become_exactly_what_they_should(warm_home: Home, leanops: L
     assert profiles["user/101"]["email"] == "user101@example.com"
     assert profiles["user/102"]["locale"] == "en"
 
-    shown = metadata(run, Layer.STANDARDIZED, "events")
+    shown = metadata(built, Layer.STANDARDIZED, "events")
     counts = ("rows_read", "rows_written", "rows_updated", "duplicates", "parse_errors", "superseded")
     assert [shown[name] for name in counts] == [9, 7, 0, 1, 1, 0]
     assert {"event_userid", "event_metadata_ipaddress"} <= set(shown["new_columns"])
     assert shown["dagster/partition_row_count"] == 4
     assert shown["dagster/row_count"] == 7
     assert "| evt\\-0006 |" in shown["preview"]
-    assert metadata(run, Layer.CURATED, "orders")["errors_by_rule"] == {"amount: type": 1}
-    assert all(check.passed for check in run.get_asset_check_evaluations())
+    assert metadata(built, Layer.CURATED, "orders")["errors_by_rule"] == {"amount: type": 1}
+    assert all(check.passed for check in built.get_asset_check_evaluations())
 
 
 def test_landing_the_same_messages_again_changes_no_table_after_raw(warm_home: Home, leanops: Leanops) -> None:
@@ -114,26 +121,26 @@ def test_landing_the_same_messages_again_changes_no_table_after_raw(warm_home: H
     tick(warm_home, "2026-01-14", "device_telemetry")
     before = [rows(catalog, layer, "device_telemetry") for layer in (Layer.STANDARDIZED, Layer.CURATED, Layer.ERRORS)]
     leanops("land", "device_telemetry", EXAMPLES / "device_telemetry.ndjson")
-    run = tick(warm_home, "2026-01-14", "device_telemetry")
-    assert metadata(run, Layer.CURATED, "device_telemetry")["rows_read"] == 0
+    built = tick(warm_home, "2026-01-14", "device_telemetry")
+    assert metadata(built, Layer.CURATED, "device_telemetry")["rows_read"] == 0
     after = [rows(catalog, layer, "device_telemetry") for layer in (Layer.STANDARDIZED, Layer.CURATED, Layer.ERRORS)]
     assert after == before
-    assert metadata(run, Layer.STANDARDIZED, "device_telemetry")["duplicates"] == 13
+    assert metadata(built, Layer.STANDARDIZED, "device_telemetry")["duplicates"] == 13
 
 
 def test_a_tick_with_nothing_new_does_not_wake_spark(home: Home, no_spark: None) -> None:
-    run = tick(home, "2026-01-14", "orders")
-    assert run.success
-    assert metadata(run, Layer.STANDARDIZED, "orders")["anything_new"] is False
+    built = tick(home, "2026-01-14", "orders")
+    assert built.success
+    assert metadata(built, Layer.STANDARDIZED, "orders")["anything_new"] is False
 
 
 def test_a_topic_without_a_contract_buffers_in_raw(home: Home, leanops: Leanops, no_spark: None) -> None:
     leanops("land", "support_chats", EXAMPLES / "support_chats.ndjson")
-    run = tick(home, "2026-01-14", "support_chats")
-    assert [event.asset_key for event in run.get_asset_materialization_events()] == [
+    built = tick(home, "2026-01-14", "support_chats")
+    assert [event.asset_key for event in built.get_asset_materialization_events()] == [
         dg.AssetKey(["raw", "support_chats"])
     ]
-    assert metadata(run, Layer.RAW, "support_chats")["dagster/partition_row_count"] == 3
+    assert metadata(built, Layer.RAW, "support_chats")["dagster/partition_row_count"] == 3
 
 
 def test_a_column_that_leaves_the_contract_stays_in_the_table_and_is_null(
@@ -185,21 +192,11 @@ def test_a_correction_heals_a_broken_record_and_closes_its_error(
 
 
 def test_one_asset_of_a_step_can_be_asked_for_alone(home: Home, no_spark: None) -> None:
-    with dagster_instance(home) as instance:
-        run = (
-            defs()
-            .resolve_job_def("tick")
-            .execute_in_process(
-                instance=instance,
-                partition_key="2026-01-14",
-                asset_selection=[asset_key(Layer.PARSE_ERRORS, "orders")],
-                run_config=QUIET,
-            )
-        )
-    assert [event.asset_key.path for event in run.get_asset_materialization_events()] == [
+    alone = run(home, "2026-01-14", [asset_key(Layer.PARSE_ERRORS, "orders")])
+    assert [event.asset_key.path for event in alone.get_asset_materialization_events()] == [
         ["standardized", "orders", "parse_errors"]
     ]
-    assert not run.get_asset_check_evaluations()
+    assert not alone.get_asset_check_evaluations()
 
 
 def test_a_type_that_grows_is_widened_and_one_that_changes_is_refused_before_any_value_is(home: Home) -> None:
