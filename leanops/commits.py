@@ -33,12 +33,8 @@ def current_id(table: Table) -> int | None:
 
 def checkpoint_of(table: Table | None) -> dict[str, str]:
     """What the table stands for, as its last build says; commits of others since then, such as a compaction, do not."""
-    return checkpoint_in(table, table.current_snapshot()) if table else {}
-
-
-def checkpoint_in(table: Table, snapshot: Snapshot | None) -> dict[str, str]:
-    """What a snapshot of the table stands for."""
-    return next(filter(None, (_said(each) for each in ancestors_of(snapshot, table.metadata))), {})
+    snapshots = ancestors_of(table.current_snapshot(), table.metadata) if table else ()
+    return next(filter(None, map(_said, snapshots)), {})
 
 
 def commits_since(table: Table, snapshot_id: str | None) -> list[dict[str, str]] | None:

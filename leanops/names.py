@@ -85,6 +85,11 @@ def asset_path(layer: Layer, topic: str) -> list[str]:
             return [layer.value, topic]
 
 
+def step_name(layer: Layer, topic: str) -> str:
+    """The step that fills a topic's layer, and with it the errors of that layer."""
+    return f"{asset_group(layer)}__{topic}"
+
+
 def asset_group(layer: Layer) -> str:
     """The group an asset is shown in: the errors of a layer stand beside it."""
     match layer:

@@ -39,8 +39,13 @@ class Slice:
     @property
     def text(self) -> str:
         """The rows, as a condition in SQL."""
-        ways = [f"landing_seq > {self.after}", *map(published_on, sorted(self.days))]
-        return f"landing_seq <= {self.upto} AND ({' OR '.join(ways)})"
+        landed = f"landing_seq > {self.after}"
+        return f"landing_seq <= {self.upto} AND ({f'{landed} OR {self.on_days}' if self.days else landed})"
+
+    @property
+    def on_days(self) -> str:
+        """All rows of the whole days, as a condition in SQL."""
+        return " OR ".join(map(_published_on, sorted(self.days)))
 
     @property
     def condition(self) -> Column:
@@ -52,7 +57,7 @@ class Slice:
         return F.expr(f"landing_seq <= {self.upto} AND NOT ({self.text})")
 
 
-def published_on(day: date) -> str:
+def _published_on(day: date) -> str:
     """The rows of a publish day, as a condition in SQL that meets the tables' partitions edge to edge."""
     start, end = (f"TIMESTAMP '{each} 00:00:00+00:00'" for each in (day, day + timedelta(days=1)))
     return f"(publish_time >= {start} AND publish_time < {end})"

@@ -22,7 +22,7 @@ from dagster._core.storage.tags import BACKFILL_ID_TAG
 
 from leanops.contracts.manifest import Topic
 from leanops.errors import BuildOvertaken, TopicBusy
-from leanops.names import Layer
+from leanops.names import Layer, step_name
 from leanops.settings import Settings
 from leanops_assets.checks import in_step_result, in_step_spec
 from leanops_assets.metadata import days_metadata, preview
@@ -66,7 +66,7 @@ def build_layer_step(
     days = publish_days(settings.first_day)
 
     @topic_step(
-        name=f"{layer}__{topic.name}",
+        name=step_name(layer, topic.name),
         specs=[asset_spec(each, topic, [source], code, settings) for each in (layer, errors)],
         check_specs=[in_step_spec(layer, topic.name, days)],
         partitions_def=days,

@@ -10,7 +10,7 @@ import dagster as dg
 
 from leanops.contracts.manifest import Manifest
 from leanops.home import Home
-from leanops.names import Layer
+from leanops.names import Layer, step_name
 from leanops.progress import Advance, unseen
 from leanops.settings import Settings
 from leanops_assets.instance import dagster_instance
@@ -116,7 +116,7 @@ def _run(instance: dg.DagsterInstance, day: date, found: "list[Pending]") -> dic
 def _note(run: dg.ExecuteInProcessResult, day: date, found: "list[Pending]", ticked: Ticked) -> None:
     """Read from a run's events what became of each topic."""
     by_key = {asset_key(layer, each.topic): (each.topic, layer) for each in found for layer in _SHOWN}
-    by_step = {f"{layer}__{each.topic}": each.topic for each in found for layer in Layer}
+    by_step = {step_name(layer, each.topic): each.topic for each in found for layer in Layer}
     for event in run.all_events:
         if event.is_step_failure and event.step_key:
             ticked.failed[by_step[event.step_key]] = _cause(event.step_failure_data.error)

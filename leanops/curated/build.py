@@ -17,7 +17,7 @@ from leanops.curated.transform import IS_BROKEN, broken, judged, kept
 from leanops.inventory import days_changed, table_days
 from leanops.names import Layer, spark_table
 from leanops.picked import Sorted
-from leanops.slices import SMALL, Slice, published_on, sized
+from leanops.slices import SMALL, Slice, sized
 from leanops.standardized.table import ensure_standardized_table
 
 
@@ -152,9 +152,8 @@ class _Build:
             return 0
         held = self._table(Layer.CURATED, str(self.draft.base.snapshot_id))
         if self.part.days:
-            days = " OR ".join(map(published_on, sorted(self.part.days)))
-            self.draft.delete(self.spark, days)
-            held = held.where(F.expr(f"NOT ({days})"))
+            self.draft.delete(self.spark, self.part.on_days)
+            held = held.where(F.expr(f"NOT ({self.part.on_days})"))
         is_held = F.lit("held").alias("decision")
         if keys is None:
             again = held.join(rows.select("idempotency_key"), "idempotency_key", "left_semi")

@@ -15,7 +15,7 @@ from leanops.names import Layer, spark_table
 from leanops.ops.drift_log import log_drift
 from leanops.picked import Sorted
 from leanops.raw.table import ensure_raw_table, last_landing_seq
-from leanops.slices import SMALL, Slice, published_on, sized
+from leanops.slices import SMALL, Slice, sized
 from leanops.standardized.flatten_plan import OVERFLOW_COLUMN, FlattenPlan
 from leanops.standardized.table import add_columns, ensure_parse_errors_table, ensure_standardized_table, plan_of
 from leanops.standardized.transform import (
@@ -251,7 +251,7 @@ class _Build:
             return None
         rows = self._table(Layer.STANDARDIZED, str(self.draft.base.snapshot_id))
         if self.part.days:
-            rows = rows.where(F.expr(f"NOT ({self._rebuilt_days})"))
+            rows = rows.where(F.expr(f"NOT ({self.part.on_days})"))
         return (rows if keys is None else rows.where(F.col("idempotency_key").isin(keys))).select(
             "landing_seq", "message_id", F.col("idempotency_key").alias("key"), "publish_time", "ingestion_ts"
         )
@@ -275,14 +275,10 @@ class _Build:
         if self.part.is_whole and not self.draft.is_of_nothing:
             self.draft.delete(self.spark, "true")
         elif self.part.days:
-            self.draft.delete(self.spark, self._rebuilt_days)
+            self.draft.delete(self.spark, self.part.on_days)
 
     def _read(self, messages: DataFrame, plan: FlattenPlan) -> DataFrame:
         return messages.transform(read_payloads, plan).transform(map_envelope, plan)
-
-    @property
-    def _rebuilt_days(self) -> str:
-        return " OR ".join(map(published_on, sorted(self.part.days)))
 
     def _table(self, layer: Layer, snapshot_id: str) -> DataFrame:
         return self.spark.read.option("versionAsOf", snapshot_id).table(spark_table(layer, self.topic))

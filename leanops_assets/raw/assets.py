@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 
 from leanops.contracts.manifest import Topic
-from leanops.names import Layer
+from leanops.names import Layer, step_name
 from leanops.settings import Settings
 from leanops_assets.metadata import days_metadata
 from leanops_assets.partitions import publish_days
@@ -20,7 +20,7 @@ def build_raw_assets(topic: Topic, settings: Settings) -> dg.AssetsDefinition:
     """The step that takes stock of a topic's RAW table."""
 
     @topic_step(
-        name=f"raw__{topic.name}",
+        name=step_name(Layer.RAW, topic.name),
         specs=[asset_spec(Layer.RAW, topic, [], Path(__file__), settings)],
         partitions_def=publish_days(settings.first_day),
     )
