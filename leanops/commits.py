@@ -10,6 +10,7 @@ A branch that was left behind says that a build was cut off, and from which chec
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from uuid import uuid4
 
 from pyiceberg.exceptions import CommitFailedException
@@ -45,6 +46,13 @@ def commits_since(table: Table, snapshot_id: str | None) -> list[dict[str, str]]
             return said
         said.append(_said(snapshot))
     return None
+
+
+def first_said(table: Table | None, key: str, value: str) -> datetime | None:
+    """When a build of the table first said this, as far back as its snapshots are kept."""
+    snapshots = ancestors_of(table.current_snapshot(), table.metadata) if table else ()
+    moments = [snapshot.timestamp_ms for snapshot in snapshots if _said(snapshot).get(key) == value]
+    return datetime.fromtimestamp(min(moments) / 1000, UTC) if moments else None
 
 
 def certain_upto(table: Table | None, upto: int) -> int:

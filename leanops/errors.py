@@ -113,6 +113,10 @@ class RunFailed(LeanOpsError):
     """A Dagster run that was started from the command line did not succeed."""
 
 
+class LedgerImpossible(LeanOpsError):
+    """What a ledger would be drawn up from is no longer there."""
+
+
 class CodeServerFailed(LeanOpsError):
     """The Dagster code server could not load the definitions."""
 

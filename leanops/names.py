@@ -33,6 +33,13 @@ class Layer(StrEnum):
     ERRORS = "errors"
 
 
+SOURCE = {Layer.STANDARDIZED: Layer.RAW, Layer.CURATED: Layer.STANDARDIZED}
+"""What each layer is built from."""
+
+ERRORS = {Layer.STANDARDIZED: Layer.PARSE_ERRORS, Layer.CURATED: Layer.ERRORS}
+"""Where the rows stand that did not make it into a layer."""
+
+
 def topic_name(text: str) -> str:
     """A topic's name is part of table names and paths: lower case, digits and `_`, beginning with a letter."""
     if is_topic(text):

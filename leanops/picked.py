@@ -1,12 +1,16 @@
 """Rows picked by their landing_seq: few are named one by one, which needs no join; many are joined with."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from leanops.checkpointed import checkpointed
+
+MANY = "many"
+_TOLD = 500
 _BROADCAST = 1_000_000
 
 
@@ -17,6 +21,26 @@ class Picked:
     count: int
     few: Sequence[int] | None = None
     many: DataFrame | None = None
+
+    @property
+    def text(self) -> str:
+        """The rows' numbers, for the summary of a commit: or that there are too many to stand in one."""
+        if self.count > _TOLD or self.many is not None:
+            return MANY if self.count else ""
+        return ",".join(map(str, self.few or ()))
+
+    @classmethod
+    def told(cls, texts: Iterable[str], upto: int) -> "Picked | None":
+        """The rows up to a number that such texts name together; None if any of them has too many to name."""
+        if MANY in (texts := list(texts)):
+            return None
+        few = [int(seq) for text in texts for seq in text.split(",") if seq and int(seq) <= upto]
+        return cls(len(few), few)
+
+    def without(self, others: "Picked") -> "Picked":
+        """These rows but those; both are few."""
+        few = sorted({*(self.few or ())} - {*(others.few or ())})
+        return Picked(len(few), few)
 
     def among(self, rows: DataFrame) -> DataFrame:
         """The rows that are picked."""
@@ -54,8 +78,7 @@ class Sorted:
     @classmethod
     def many(cls, decided: DataFrame, by: str) -> "Sorted":
         """The decisions about any number of rows, kept where they were made."""
-        # A checkpoint, not a cache: it no longer knows the tables it was made from, which may change meanwhile.
-        kept = decided.withColumnRenamed(by, "decision").localCheckpoint()
+        kept = checkpointed(decided.withColumnRenamed(by, "decision"))
         counts = Counter({row["decision"]: row["count"] for row in kept.groupBy("decision").count().collect()})
         return cls(counts, None, kept)
 

@@ -1,6 +1,6 @@
 """Which rows a build reads, and how large it therefore is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -12,7 +12,16 @@ SMALL = 5_000
 """Up to so many rows a build asks the tables for its very keys; beyond, it is cheaper to join with all of them."""
 
 _ROWS_PER_SHUFFLE_PARTITION = 250_000
+_LAST = 2**62
+_LEAST_PARTITIONS = 4
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_FOR_FEW = {
+    _SHUFFLE_PARTITIONS: "1",
+    # To compile a query, and to plan it anew after each stage, takes longer than to work on a few thousand rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,15 @@ class Slice:
     after: int
     upto: int
     days: frozenset[date] = frozenset()
+
+    @classmethod
+    def of_days(cls, days: Iterable[date]) -> "Slice":
+        """All that has ever landed of whole days."""
+        return cls(_LAST, _LAST, frozenset(days))
+
+    def capped(self, upto: int) -> "Slice":
+        """What of it landed up to a number."""
+        return Slice(min(self.after, upto), min(self.upto, upto), self.days)
 
     @property
     def is_empty(self) -> bool:
@@ -39,8 +57,13 @@ class Slice:
     @property
     def text(self) -> str:
         """The rows, as a condition in SQL."""
+        return f"landing_seq <= {self.upto} AND ({self.open_end})"
+
+    @property
+    def open_end(self) -> str:
+        """The rows and whatever landed later, as a condition in SQL."""
         landed = f"landing_seq > {self.after}"
-        return f"landing_seq <= {self.upto} AND ({f'{landed} OR {self.on_days}' if self.days else landed})"
+        return f"{landed} OR {self.on_days}" if self.days else landed
 
     @property
     def on_days(self) -> str:
@@ -65,11 +88,16 @@ def _published_on(day: date) -> str:
 
 @contextmanager
 def sized(spark: SparkSession, rows: int) -> Iterator[None]:
-    """Shuffles as wide as so many rows need: the session's own few are for small builds."""
-    usual = spark.conf.get(_SHUFFLE_PARTITIONS)
-    wanted = 1 if rows <= SMALL else max(int(usual or 4), rows // _ROWS_PER_SHUFFLE_PARTITION)
-    spark.conf.set(_SHUFFLE_PARTITIONS, str(wanted))
+    """The session as so many rows need it: its own settings are for neither few nor many."""
+    if rows <= SMALL:
+        wanted = _FOR_FEW
+    else:
+        wanted = {_SHUFFLE_PARTITIONS: str(max(_LEAST_PARTITIONS, rows // _ROWS_PER_SHUFFLE_PARTITION))}
+    usual = {name: spark.conf.get(name) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(_SHUFFLE_PARTITIONS, str(usual))
+        for name, before in usual.items():
+            spark.conf.set(name, str(before))

@@ -1,42 +1,218 @@
-"""Asset checks, each a spec builder beside the function that gives its result."""
+"""The asset checks of a topic's layers: what each is, and how its verdict on a day is reached and shown.
 
-from typing import TYPE_CHECKING
+| check | on | fails when |
+|---|---|---|
+| `ledger_closed` | Standardized, Curated | a row has no fate, or more than one |
+| `one_row_per_key` | Standardized, Curated | a record has more than one row |
+| `drift` | Standardized | fields have appeared since the contract, which does not know them: a warning |
+| `cde_counts` | Curated | a Critical Data Element is missing: a warning; an error above the contract's threshold |
+
+They are drawn up after a build for the days that it touched: over all rows of these days, or, where the days hold many,
+over the rows that the build took in. Every night they are drawn up over all days (`leanops_assets/ops/assets.py`).
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from leanops.names import Layer, table
+from leanops.contracts.model import Contract
+from leanops.names import SOURCE, Layer, table
 from leanops_assets.specs import asset_key
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
 
-_BEFORE = {Layer.STANDARDIZED: Layer.RAW, Layer.CURATED: Layer.STANDARDIZED}
+    from leanops.ledger.account import Account, Findings
+    from leanops.slices import Slice
+
+_CHECKS = {
+    Layer.STANDARDIZED: {
+        "ledger_closed": "RAW = Standardized + parse errors + duplicates + superseded, row by row.",
+        "one_row_per_key": "Every record has one row.",
+        "drift": "The contract knows every field that messages have.",
+    },
+    Layer.CURATED: {
+        "ledger_closed": "Standardized = Curated + open errors, row by row.",
+        "one_row_per_key": "Every record has one row.",
+        "cde_counts": "No Critical Data Element is missing or blank.",
+    },
+}
+_ROWS_IN_FULL = 200_000
+"""Days of so many rows together are looked at in full after a build."""
 
 
-def in_step_spec(layer: Layer, topic: str, days: dg.DailyPartitionsDefinition) -> dg.AssetCheckSpec:
-    """A layer is in step when it stands for every message that the layer before it stands for."""
-    return dg.AssetCheckSpec(
-        "in_step",
-        asset=asset_key(layer, topic),
-        description="The table stands for every message that the layer before it holds or stands for.",
-        partitions_def=days,
-    )
+@dataclass(frozen=True)
+class Verdict:
+    """What a check says of a day."""
+
+    layer: Layer
+    topic: str
+    check: str
+    day: date
+    passed: bool
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+    description: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def result(self) -> dg.AssetCheckResult:
+        """The verdict on the day of a run."""
+        return dg.AssetCheckResult(
+            passed=self.passed,
+            asset_key=asset_key(self.layer, self.topic),
+            check_name=self.check,
+            severity=self.severity,
+            description=self.description,
+            metadata=self.metadata,
+        )
+
+    def evaluation(self) -> dg.AssetCheckEvaluation:
+        """The verdict on any day."""
+        return dg.AssetCheckEvaluation(
+            asset_key=asset_key(self.layer, self.topic),
+            check_name=self.check,
+            passed=self.passed,
+            severity=self.severity,
+            description=self.description,
+            metadata=self.metadata,
+            partition=self.day.isoformat(),
+        )
 
 
-def in_step_result(catalog: "Catalog", layer: Layer, topic: str) -> dg.AssetCheckResult:
-    """Compare what a layer's table says it stands for with what the layer before it holds by now."""
-    from leanops.commits import checkpoint_of
-    from leanops.raw.table import last_landing_seq
+def check_specs(layer: Layer, topic: str, days: dg.DailyPartitionsDefinition) -> list[dg.AssetCheckSpec]:
+    """All checks of a layer."""
+    return [
+        dg.AssetCheckSpec(name, asset=asset_key(layer, topic), description=description, partitions_def=days)
+        for name, description in _CHECKS[layer].items()
+    ]
+
+
+def check_days(
+    spark: "SparkSession",
+    catalog: "Catalog",
+    topic: str,
+    contract: Contract,
+    layer: Layer,
+    days: Collection[date],
+    new: "Slice | None" = None,
+) -> Iterator[Verdict]:
+    """The verdicts on some days: over all their rows, or over the `new` ones where the days hold many."""
+    from leanops.inventory import table_days
+    from leanops.ledger.draw_up import draw_up
+    from leanops.slices import Slice
     from leanops.tables import find_table
 
-    before = _BEFORE[layer]
-    held, source = (find_table(catalog, table(each, topic)) for each in (layer, before))
-    newest = last_landing_seq(source) if before is Layer.RAW else int(checkpoint_of(source).get("upto", 0))
-    stands_for = int(checkpoint_of(held).get("upto", 0))
-    return dg.AssetCheckResult(
-        passed=newest == stands_for,
-        asset_key=asset_key(layer, topic),
-        check_name="in_step",
-        severity=dg.AssetCheckSeverity.WARN,
-        metadata={f"{before}_upto": newest, "stands_for": stands_for},
+    source = find_table(catalog, table(SOURCE[layer], topic))
+    if source is None:
+        return
+    part = Slice.of_days(days)
+    if new is not None and sum(day.rows for day in table_days(source, days).values()) > _ROWS_IN_FULL:
+        part = new
+    accounts = draw_up(spark, catalog, topic, contract, layer, part)
+    yield from verdicts(spark, catalog, contract, [each for each in accounts if each.day in days])
+
+
+def verdicts(
+    spark: "SparkSession", catalog: "Catalog", contract: Contract, accounts: "Iterable[Account]"
+) -> Iterator[Verdict]:
+    """What the checks of one layer say of the days of its accounts."""
+    from leanops.ledger.cde import cde_violations
+    from leanops.ops.drift_log import new_columns
+
+    accounts = list(accounts)
+    missing: dict[date, dict[str, int]] = {}
+    unknown: list[str] = []
+    if accounts and accounts[0].layer is Layer.CURATED:
+        missing = cde_violations(spark, accounts)
+    elif accounts:
+        unknown = new_columns(catalog, accounts[0].topic, contract)
+    for account in accounts:
+        yield _ledger_closed(account, contract)
+        yield _one_row_per_key(account)
+        if account.layer is Layer.CURATED:
+            yield _cde_counts(account, contract, missing.get(account.day, {}))
+        else:
+            yield _drift(account, unknown)
+
+
+def _ledger_closed(account: "Account", contract: Contract) -> Verdict:
+    from leanops.ledger.queries import findings_query
+
+    return Verdict(
+        account.layer,
+        account.topic,
+        "ledger_closed",
+        account.day,
+        account.closes,
+        description=None if account.closes else _told(account.findings, "without exactly one fate"),
+        metadata={
+            **account.numbers,
+            **({} if account.closes else _named(account.findings, findings_query(account, contract))),
+        },
     )
+
+
+def _one_row_per_key(account: "Account") -> Verdict:
+    from leanops.ledger.queries import shared_keys_query
+
+    shared = account.shared
+    return Verdict(
+        account.layer,
+        account.topic,
+        "one_row_per_key",
+        account.day,
+        not shared.count,
+        description=_told(shared, "whose record has another row") if shared.count else None,
+        metadata=_named(shared, shared_keys_query(account)) if shared.count else {},
+    )
+
+
+def _cde_counts(account: "Account", contract: Contract, missing: dict[str, int]) -> Verdict:
+    limit = contract.thresholds.cde_percent
+    percents = {column: 100 * count / account.came_in for column, count in missing.items() if account.came_in}
+    worst = max(percents.values(), default=0.0)
+    return Verdict(
+        account.layer,
+        account.topic,
+        "cde_counts",
+        account.day,
+        not missing,
+        severity=dg.AssetCheckSeverity.ERROR if worst > limit else dg.AssetCheckSeverity.WARN,
+        description=", ".join(
+            f"{name} is missing in {missing[name]:,} rows ({percents[name]:.1f} %)" for name in percents
+        )
+        or None,
+        metadata={"rows": account.came_in, "error_above_percent": limit, **missing},
+    )
+
+
+def _drift(account: "Account", unknown: list[str]) -> Verdict:
+    return Verdict(
+        account.layer,
+        account.topic,
+        "drift",
+        account.day,
+        not unknown,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"Fields that the contract does not know: {', '.join(unknown)}" if unknown else None,
+        metadata={"new_columns": unknown},
+    )
+
+
+def _told(findings: "Findings", problem: str) -> str:
+    ids = ", ".join(dict.fromkeys(finding.message_id for finding in findings.first))
+    return f"{findings.count:,} rows {problem}: {ids}" + (" …" if findings.count > len(findings.first) else "")
+
+
+def _named(findings: "Findings", query: str) -> dict[str, Any]:
+    rows = (f"| {finding.message_id} | {finding.landing_seq} | {finding.problem} |" for finding in findings.first)
+    return {
+        "count": findings.count,
+        "first_of_them": dg.MetadataValue.md(
+            "\n".join(["| message_id | landing_seq | problem |", "|---|---|---|", *rows])
+        ),
+        "query": dg.MetadataValue.md(f"```sql\n{query}\n```"),
+    }

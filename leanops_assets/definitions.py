@@ -23,7 +23,7 @@ def defs() -> dg.Definitions:
     from leanops_assets.manifests import PIN, planned_manifest
     from leanops_assets.ops.assets import build_topic_registry
     from leanops_assets.schedules import schedules
-    from leanops_assets.sensors import build_tick_sensor
+    from leanops_assets.sensors import build_tick_sensor, run_log
     from leanops_resources.dagster_resources import embedded_resources
 
     settings = Settings.load()
@@ -32,7 +32,7 @@ def defs() -> dg.Definitions:
         assets=[*topic_assets(manifest, settings), build_topic_registry(manifest)],
         jobs=[jobs.tick, jobs.topic_registry],
         schedules=schedules(),
-        sensors=[build_tick_sensor(manifest, settings)],
+        sensors=[build_tick_sensor(manifest, settings), run_log],
         resources=embedded_resources(settings),
         executor=dg.in_process_executor,
     ).with_reconstruction_metadata({PIN: manifest.version})

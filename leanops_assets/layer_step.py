@@ -11,7 +11,7 @@ out of an older one. Each day that changed gets a materialisation of its own.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -21,10 +21,11 @@ import dagster as dg
 from dagster._core.storage.tags import BACKFILL_ID_TAG
 
 from leanops.contracts.manifest import Topic
+from leanops.contracts.model import Contract
 from leanops.errors import BuildOvertaken, TopicBusy
-from leanops.names import Layer, step_name
+from leanops.names import ERRORS, SOURCE, Layer, step_name
 from leanops.settings import Settings
-from leanops_assets.checks import in_step_result, in_step_spec
+from leanops_assets.checks import check_days, check_specs
 from leanops_assets.metadata import days_metadata, preview
 from leanops_assets.partitions import publish_days
 from leanops_assets.specs import asset_key, asset_spec
@@ -36,6 +37,8 @@ from leanops_resources.state.store import StateStore
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
+
+    from leanops.slices import Slice
 
 PATIENCE = timedelta(minutes=5)
 """How long a step waits for another run that builds the same topic."""
@@ -52,6 +55,8 @@ class Built:
     days: frozenset[date] = frozenset()
     source_snapshot: int | None = None
     last_ingestion_ts: int | None = None
+    part: "Slice | None" = None
+    """Which rows it took in."""
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -60,15 +65,20 @@ Build = Callable[["Callable[[], SparkSession]", "Catalog", Collection[date]], Bu
 
 
 def build_layer_step(
-    topic: Topic, settings: Settings, source: Layer, layer: Layer, errors: Layer, code: Path, build: Build
+    topic: Topic,
+    contract: Contract,
+    settings: Settings,
+    layer: Layer,
+    code: Path,
+    build: Build,
 ) -> dg.AssetsDefinition:
     """The step that makes a layer's table and the table of its errors what the layer before says they are."""
-    days = publish_days(settings.first_day)
+    days, source, errors = publish_days(settings.first_day), SOURCE[layer], ERRORS[layer]
 
     @topic_step(
         name=step_name(layer, topic.name),
         specs=[asset_spec(each, topic, [source], code, settings) for each in (layer, errors)],
-        check_specs=[in_step_spec(layer, topic.name, days)],
+        check_specs=check_specs(layer, topic.name, days),
         partitions_def=days,
         can_subset=True,
     )
@@ -82,24 +92,33 @@ def build_layer_step(
         catalog, store = iceberg.load(), state.store
         day = date.fromisoformat(context.partition_key)
         selected = [each for each in (errors, layer) if asset_key(each, topic.name) in context.selected_asset_keys]
-        if selected:
-            rebuild = [day] if builds.rebuild or BACKFILL_ID_TAG in context.run.tags else []
-            begun = time.monotonic()
-            reason = closed_gate(store, topic.name)
-            try:
-                if reason is None:
-                    with lease(store, f"build/{topic.name}", f"run {context.run.run_id}", PATIENCE):
-                        built = _until_published(build, spark.session, catalog, rebuild)
-            except (TopicBusy, BuildOvertaken) as error:
-                reason = str(error)
-            if reason:
-                _tell_skipped(context, topic.name, selected, reason)
-            else:
-                store.save_checkpoint(f"{layer}/{topic.name}", source, built.source_snapshot, built.last_ingestion_ts)
-                seconds = round(time.monotonic() - begun, 2)
-                yield from _results(context, catalog, topic.name, layer, selected, built, day, seconds)
-        if context.selected_asset_check_keys:
-            yield in_step_result(catalog, layer, topic.name)
+        checks = {key.name for key in context.selected_asset_check_keys}
+        rebuild = [day] if builds.rebuild or BACKFILL_ID_TAG in context.run.tags else []
+        reason = closed_gate(store, topic.name) if selected else None
+        begun = time.monotonic()
+        try:
+            if reason is None:
+                with lease(store, f"build/{topic.name}", f"run {context.run.run_id}", PATIENCE):
+                    built = _until_published(build, spark.session, catalog, rebuild) if selected else None
+                    built_after = time.monotonic() - begun
+                    verdicts = []
+                    if checks and (built is None or built.is_new):
+                        days, new = ({day, *built.days}, built.part) if built else ({day}, None)
+                        verdicts = list(check_days(spark.session(), catalog, topic.name, contract, layer, days, new))
+        except (TopicBusy, BuildOvertaken) as error:
+            reason = str(error)
+        if reason:
+            _tell_skipped(context, topic.name, selected, reason)
+            return
+        if built:
+            store.save_checkpoint(f"{layer}/{topic.name}", source, built.source_snapshot, built.last_ingestion_ts)
+            seconds = {"seconds": built_after, "check_seconds": time.monotonic() - begun - built_after}
+            yield from _results(context, catalog, topic.name, layer, selected, built, day, seconds)
+        for verdict in verdicts:
+            if verdict.check in checks and verdict.day == day:
+                yield verdict.result()
+            elif verdict.check in checks:
+                context.log_event(verdict.evaluation())
 
     return step
 
@@ -142,7 +161,7 @@ def _results(
     selected: list[Layer],
     built: Built,
     day: date,
-    seconds: float,
+    seconds: Mapping[str, float],
 ) -> Iterator[Result]:
     """A result for the day that was asked for, and an event for each other day that has changed."""
     context.log.info("%s", built if built.is_new else "Nothing new.")
@@ -153,7 +172,8 @@ def _results(
             context.log_event(dg.AssetMaterialization(key, partition=other.isoformat(), metadata=shown[other]))
         metadata = shown[day]
         if each is layer:
-            metadata = {**metadata, "anything_new": built.is_new, **built.metadata, "seconds": seconds}
+            metadata = {**metadata, "anything_new": built.is_new, **built.metadata}
+            metadata |= {what: round(took, 2) for what, took in seconds.items()}
             if built.is_new:
                 metadata["preview"] = preview(catalog, each, topic, day)
         yield dg.MaterializeResult(asset_key=key, metadata=metadata)

@@ -56,8 +56,9 @@ def preview(catalog: "Catalog", layer: Layer, topic: str, day: date) -> dg.Markd
 def column_lineage(topic: str, contract: Contract) -> dg.TableColumnLineage:
     """Each column of Curated comes from the column of that name in Standardized."""
     source = asset_key(Layer.STANDARDIZED, topic)
-    names = [column.name for column in contract.envelope_columns] + [column.name for column in contract.payload_columns]
-    return dg.TableColumnLineage({name: [dg.TableColumnDep(asset_key=source, column_name=name)] for name in names})
+    return dg.TableColumnLineage(
+        {name: [dg.TableColumnDep(asset_key=source, column_name=name)] for name in contract.column_names}
+    )
 
 
 def snapshot_text(snapshot_id: int | None) -> str:

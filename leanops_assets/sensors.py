@@ -3,6 +3,7 @@
 | sensor | every | what |
 |---|---|---|
 | tick | `LEANOPS_TICK_MINUTES` | requests runs of the main job for the topics of which anything has landed |
+| run_log | minute | writes what finished runs did to `ops_db.job_run_history` and `ops_db.reconciliation_log` |
 
 The tick asks the tables' metadata alone what is pending; Spark is woken by the runs. What is pending stays pending
 until it is built, so a lost cursor loses nothing. The same work is requested once an hour at most: its run may still
@@ -10,7 +11,7 @@ be in the queue.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ import dagster as dg
 from leanops.contracts.manifest import Manifest
 from leanops.settings import Settings
 from leanops_assets import jobs
+from leanops_assets.run_log import log_finished
 from leanops_assets.tick import Work, find_work, runs_by_day, selection
 from leanops_resources.dagster_resources import CatalogResource, StateStoreResource
 
@@ -46,6 +48,26 @@ def build_tick_sensor(manifest: Manifest, settings: Settings) -> dg.SensorDefini
         return requests or dg.SkipReason(_nothing_to_do(manifest, work))
 
     return tick
+
+
+@dg.sensor(
+    name="run_log",
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Writes what finished runs did to ops_db, all of them in one commit.",
+)
+def run_log(context: dg.SensorEvaluationContext, iceberg: CatalogResource) -> dg.SkipReason:
+    """The cursor is the moment up to which runs have been looked at. Runs that are logged already are left out."""
+    begun = datetime.now(UTC)
+    since = datetime.fromisoformat(context.cursor) if context.cursor else begun - timedelta(hours=1)
+    statuses = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+    # A run may have been stored a little later than it says.
+    finished = context.instance.get_runs(
+        dg.RunsFilter(statuses=statuses, updated_after=since - timedelta(minutes=1)), ascending=True
+    )
+    count = log_finished(iceberg.load(), context.instance, finished)
+    context.update_cursor(begun.isoformat())
+    return dg.SkipReason(f"Wrote down {count} runs." if count else "No run has finished.")
 
 
 def run_requests(runs: "Mapping[date, list[Pending]]", now: datetime) -> list[dg.RunRequest]:

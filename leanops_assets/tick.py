@@ -10,12 +10,13 @@ import dagster as dg
 
 from leanops.contracts.manifest import Manifest
 from leanops.home import Home
-from leanops.names import Layer, step_name
+from leanops.names import Layer
 from leanops.progress import Advance, unseen
 from leanops.settings import Settings
 from leanops_assets.instance import dagster_instance
 from leanops_assets.layer_step import closed_gate
 from leanops_assets.manifests import planned_manifest
+from leanops_assets.run_log import log_finished, outcomes
 from leanops_assets.specs import asset_key
 from leanops_resources.state.store import StateStore
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from leanops.pending import Pending
-
-
-_SHOWN = (Layer.STANDARDIZED, Layer.CURATED)
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,8 @@ def tick_once(settings: Settings, topics: Collection[str] | None = None, advance
 
     home = Home(settings.home).prepare()
     manifest = planned_manifest(settings)
-    work = find_work(LocalCatalog(home).load(), SqliteStateStore(home.state), manifest, topics)
+    catalog = LocalCatalog(home).load()
+    work = find_work(catalog, SqliteStateStore(home.state), manifest, topics)
     ticked = Ticked(skipped=dict(work.skipped), failed=dict(work.damaged))
     runs = runs_by_day(work.pending, settings.first_day)
     if runs:
@@ -97,9 +96,13 @@ def tick_once(settings: Settings, topics: Collection[str] | None = None, advance
 
         job = defs().resolve_job_def("tick")
         with dagster_instance(home) as instance:
+            finished = []
             for day, found in runs.items():
-                _note(job.execute_in_process(**_run(instance, day, found)), day, found, ticked)
+                run = job.execute_in_process(**_run(instance, day, found))
+                finished.append(run.dagster_run)
+                _note(run, day, ticked)
                 advance(len(found))
+            log_finished(catalog, instance, finished)
     return ticked
 
 
@@ -113,25 +116,15 @@ def _run(instance: dg.DagsterInstance, day: date, found: "list[Pending]") -> dic
     }
 
 
-def _note(run: dg.ExecuteInProcessResult, day: date, found: "list[Pending]", ticked: Ticked) -> None:
+def _note(run: dg.ExecuteInProcessResult, day: date, ticked: Ticked) -> None:
     """Read from a run's events what became of each topic."""
-    by_key = {asset_key(layer, each.topic): (each.topic, layer) for each in found for layer in _SHOWN}
-    by_step = {step_name(layer, each.topic): each.topic for each in found for layer in Layer}
-    for event in run.all_events:
-        if event.is_step_failure and event.step_key:
-            ticked.failed[by_step[event.step_key]] = _cause(event.step_failure_data.error)
-        elif event.is_step_materialization and event.asset_key in by_key and event.partition == day.isoformat():
-            metadata = event.step_materialization_data.materialization.metadata
-            ticked.built[by_key[event.asset_key]] = {key: value.value for key, value in metadata.items()}
-        elif event.event_type is dg.DagsterEventType.ASSET_OBSERVATION and event.asset_key in by_key:
-            skipped = event.asset_observation_data.asset_observation.metadata["skipped"]
-            ticked.skipped[by_key[event.asset_key][0]] = str(skipped.value)
+    for each in outcomes(run.all_events, day.isoformat()):
+        match each.outcome:
+            case "failed":
+                ticked.failed[each.topic] = str(each.reason)
+            case "skipped":
+                ticked.skipped[each.topic] = str(each.reason)
+            case _:
+                ticked.built[each.topic, each.layer] = each.metadata
     if not run.success and not ticked.failed:
         ticked.failed[f"the run {run.run_id}"] = "see it under Runs in the UI."
-
-
-def _cause(error: Any) -> str:
-    """The fault itself, without Dagster's words around it."""
-    while error is not None and error.cause is not None:
-        error = error.cause
-    return str(error.message).strip() if error else "the run says no more."

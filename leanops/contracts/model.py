@@ -108,6 +108,15 @@ class PayloadColumn(_Strict):
         return layout
 
 
+class Thresholds(_Strict):
+    """When a check of the topic fails."""
+
+    cde_percent: Annotated[float, Field(gt=0, le=100, strict=False)] = 5.0
+    """More rows of a day than this break a Critical Data Element: an error, and not just a warning."""
+    silent_hours: Annotated[float, Field(gt=0, strict=False)] | None = None
+    """Nothing has landed for so long; when it is not set, the topic's own rhythm says how long is too long."""
+
+
 class Contract(_Strict):
     """What a topic's producer promises. `table_name` is the topic's name."""
 
@@ -118,7 +127,15 @@ class Contract(_Strict):
     envelope_columns: tuple[EnvelopeColumn, ...] = Field(strict=False, max_length=MAX_COLUMNS)
     payload_columns: tuple[PayloadColumn, ...] = Field(strict=False, min_length=1, max_length=MAX_COLUMNS)
 
+    thresholds: Thresholds = Thresholds()
+
+    @property
+    def column_names(self) -> list[str]:
+        """All columns that it speaks of, the envelope's first."""
+        return [column.name for column in self.envelope_columns] + [column.name for column in self.payload_columns]
+
     @cached_property
     def fingerprint(self) -> str:
-        """Tells contracts apart by what they say, whether or not somebody has raised the version."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+        """Tells contracts apart by what they say of rows, whether or not somebody has raised the version."""
+        said = self.model_dump_json(exclude={"thresholds", "owners", "description"})
+        return hashlib.sha256(said.encode()).hexdigest()[:16]

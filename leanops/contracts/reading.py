@@ -9,12 +9,13 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from leanops.contracts.model import MAX_COLUMNS, Contract, EnvelopeColumn, PayloadColumn
+from leanops.contracts.model import MAX_COLUMNS, Contract, EnvelopeColumn, PayloadColumn, Thresholds
 from leanops.errors import ContractInvalid, Problem, TopicNameInvalid
 from leanops.names import topic_name
 
 MAX_BYTES = 2 * 1024 * 1024
 _COLUMN_LISTS: dict[str, type[BaseModel]] = {"envelope_columns": EnvelopeColumn, "payload_columns": PayloadColumn}
+_PARTS: dict[str, type[BaseModel]] = {**_COLUMN_LISTS, "thresholds": Thresholds}
 
 
 def read_contract(content: bytes, topic: str, where: str) -> Contract:
@@ -118,7 +119,7 @@ def _shown(value: Any) -> str:
 
 
 def _nearest_key(location: tuple[int | str, ...]) -> str:
-    model = _COLUMN_LISTS.get(str(location[0]), Contract) if len(location) > 1 else Contract
+    model = _PARTS.get(str(location[0]), Contract) if len(location) > 1 else Contract
     known = list(model.model_fields)
     match = get_close_matches(str(location[-1]).lower(), known, n=1, cutoff=0.5)
     return f"Did you mean {match[0]!r}?" if match else f"Known here: {', '.join(known)}."

@@ -1,7 +1,7 @@
 """Build a topic's Curated table and its contract errors from what Standardized has gained."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 from pyiceberg.catalog import Catalog
@@ -11,13 +11,13 @@ from pyspark.sql import functions as F
 
 from leanops.commits import Draft, certain_upto, checkpoint_of, commits_since, current_id, replace_rows
 from leanops.contracts.model import Contract
-from leanops.curated.errors import count_by_rule, known_errors, merge_errors
+from leanops.curated.errors import close_errors, count_by_rule, has_errors, merge_errors, open_errors
 from leanops.curated.table import ensure_curated_table, ensure_errors_table
 from leanops.curated.transform import IS_BROKEN, broken, judged, kept
 from leanops.inventory import days_changed, table_days
 from leanops.names import Layer, spark_table
-from leanops.picked import Sorted
-from leanops.slices import SMALL, Slice, sized
+from leanops.picked import Picked, Sorted
+from leanops.slices import Slice, sized
 from leanops.standardized.table import ensure_standardized_table
 
 
@@ -29,9 +29,10 @@ class CuratedBuild:
     snapshot_id: int | None
     standardized_snapshot: int | None
     days: frozenset[date] = frozenset()
-    """The publish days of which rows came or went."""
+    """The publish days of which rows came or went, here or in Standardized."""
     last_ingestion_ts: int | None = None
-    is_whole: bool = False
+    part: Slice | None = None
+    """Which rows it took in, by their numbers."""
     rows_read: int = 0
     written: int = 0
     updated: int = 0
@@ -69,19 +70,22 @@ def build_curated(
     part = since.part
     draft = Draft.begin(target, part.after)
     rows = part.rows_landed + sum(day.rows for day in table_days(source, part.days).values())
+    lost = None if draft.is_second_try else since.lost
     spark = sessions()
     with sized(spark, rows):
-        build = _Build(spark, topic, contract, part, rows, draft, since.only_grown and not draft.is_second_try)
-        return build.run(checkpoint)
+        done = _Build(spark, topic, contract, part, lost, draft).run(checkpoint)
+    return replace(done, days=done.days | days_changed(source, since.snapshot, read.snapshot_id))
 
 
 @dataclass(frozen=True)
 class _Since:
-    """What Standardized has gained since Curated last looked."""
+    """What Standardized has gained and lost since Curated last looked."""
 
     part: Slice
-    only_grown: bool
-    """Whether it has only gained rows: none of their records can be in Curated or among its errors yet."""
+    lost: Picked | None
+    """The rows that later versions have replaced; None where it takes a look at the tables to tell."""
+    snapshot: int
+    """What it last looked at; 0 when it never did."""
 
     @classmethod
     def read(cls, source: Table, target: Table, contract: Contract, rebuild: Collection[date]) -> "_Since":
@@ -89,10 +93,11 @@ class _Since:
         builds = commits_since(source, said.get("standardized-snapshot"))
         rebuilt = [day for build in builds or () for day in build.get("rebuilt", "").split(",") if day]
         if builds is None or "all" in rebuilt or said.get("contract") != contract.fingerprint:
-            return cls(Slice(0, upto), only_grown=False)
+            return cls(Slice(0, upto), None, 0)
         days = {*rebuild, *map(date.fromisoformat, rebuilt)}
-        only_grown = not days and all(build.get("replaced", "0") == "0" for build in builds)
-        return cls(Slice(certain_upto(target, int(said.get("upto", 0))), upto, frozenset(days)), only_grown)
+        after = certain_upto(target, int(said.get("upto", 0)))
+        lost = None if days else Picked.told((build.get("replaced", "") for build in builds), after)
+        return cls(Slice(after, upto, frozenset(days)), lost, int(said["standardized-snapshot"]))
 
 
 @dataclass(frozen=True)
@@ -103,15 +108,14 @@ class _Build:
     topic: str
     contract: Contract
     part: Slice
-    rows: int
+    lost: Picked | None
     draft: Draft
-    only_grown: bool
 
     def run(self, checkpoint: dict[str, str]) -> CuratedBuild:
         standardized = self._table(Layer.STANDARDIZED, checkpoint["standardized-snapshot"])
         rows = standardized.where(self.part.condition).transform(judged, self.contract)
-        keys = self._keys(rows)
-        updated = self._take_out(rows, keys)
+        healed = self._healed()
+        updated = self._take_out(rows, healed)
         counted = Observation()
         observed = rows.observe(
             counted,
@@ -120,7 +124,8 @@ class _Build:
             F.max("ingestion_ts").alias("last_ingestion_ts"),
         )
         self.draft.append(observed.transform(kept, self.contract, self.draft.columns), checkpoint)
-        by_rule = self._write_errors(rows, keys, counted.get["broken"])
+        self.draft.require_not_overtaken()
+        by_rule = self._write_errors(rows, healed, counted.get["broken"])
         snapshot = self.draft.publish(checkpoint)
         return CuratedBuild(
             is_new=True,
@@ -128,7 +133,7 @@ class _Build:
             days=days_changed(self.draft.table, self.draft.base.snapshot_id, snapshot.snapshot_id),
             standardized_snapshot=int(checkpoint["standardized-snapshot"]),
             last_ingestion_ts=counted.get["last_ingestion_ts"],
-            is_whole=self.part.is_whole,
+            part=self.part,
             rows_read=counted.get["read"],
             written=counted.get["read"] - counted.get["broken"],
             updated=updated,
@@ -136,56 +141,44 @@ class _Build:
             errors_by_rule=by_rule,
         )
 
-    def _keys(self, rows: DataFrame) -> Sequence[str] | None:
-        """The records of a small build; none need be known where nothing can be held of them."""
-        if self.part.is_whole or self.only_grown or self.rows > SMALL:
-            return None
-        return [row.idempotency_key for row in rows.select("idempotency_key").collect()]
+    def _healed(self) -> Picked:
+        """The open errors of those rows that Standardized is known to have lost."""
+        if self.lost is None or not self.lost.count:
+            return Picked(0)
+        healed = [row.landing_seq for row in self.lost.among(open_errors(self.spark, self.topic)).collect()]
+        return Picked(len(healed), healed)
 
-    def _take_out(self, rows: DataFrame, keys: Sequence[str] | None) -> int:
-        """Delete what is made anew, and whatever is held of the records that are judged now."""
+    def _take_out(self, rows: DataFrame, healed: Picked) -> int:
+        """Delete what is made anew, and whatever is held of records of which there is a later version now."""
         if self.part.is_whole:
             if not self.draft.is_of_nothing:
                 self.draft.delete(self.spark, "true")
             return 0
-        if self.only_grown:
-            return 0
+        # A row that was lost is held here, unless it was broken.
+        gone = self._held_again(rows) if self.lost is None else self.lost.without(healed)
+        self.draft.delete_rows(self.spark, gone)
+        return gone.count
+
+    def _held_again(self, rows: DataFrame) -> Picked:
+        """What is held of the records that are judged now, on days that are not made anew as a whole."""
         held = self._table(Layer.CURATED, str(self.draft.base.snapshot_id))
         if self.part.days:
             self.draft.delete(self.spark, self.part.on_days)
             held = held.where(F.expr(f"NOT ({self.part.on_days})"))
-        is_held = F.lit("held").alias("decision")
-        if keys is None:
-            again = held.join(rows.select("idempotency_key"), "idempotency_key", "left_semi")
-            found = Sorted.many(again.select("landing_seq", is_held), "decision")
-        else:
-            again = held.where(F.col("idempotency_key").isin(list(keys)))
-            found = Sorted.few(again.select("landing_seq", is_held), "decision")
-        gone = found.picked("held")
-        if gone.count:
-            self.draft.delete_rows(self.spark, gone)
-        return gone.count
+        again = held.join(rows.select("idempotency_key"), "idempotency_key", "left_semi")
+        return Sorted.many(again.select("landing_seq", F.lit("held").alias("decision")), "decision").picked("held")
 
-    def _write_errors(self, rows: DataFrame, keys: Sequence[str] | None, count: int) -> dict[str, int]:
+    def _write_errors(self, rows: DataFrame, healed: Picked, count: int) -> dict[str, int]:
         """Open the errors of the rows that are broken now, and close those of records that are not any more."""
-        self.draft.require_not_overtaken()
-        found = rows.transform(broken, self.topic, self.contract).persist()
-        try:
-            if not self.only_grown and self._may_heal(keys):
-                merge_errors(self.spark, self.topic, self.part, rows, keys, found)
-            elif count:
+        found = rows.transform(broken, self.topic, self.contract)
+        if self.lost is None and has_errors(self.spark, self.topic):
+            merge_errors(self.spark, self.topic, self.part, rows, found)
+        else:
+            close_errors(self.spark, self.topic, healed)
+            if count:
                 own = (F.col("topic_name") == self.topic) & self.part.condition
                 replace_rows(found, spark_table(Layer.ERRORS, self.topic), own)
-            return count_by_rule(found) if count else {}
-        finally:
-            found.unpersist()
-
-    def _may_heal(self, keys: Sequence[str] | None) -> bool:
-        """Whether there are errors that this build could close or open again."""
-        known = known_errors(self.spark, self.topic)
-        if keys is not None and not self.part.days and not self.draft.is_second_try:
-            known = known.where(F.col("closed").isNull() & F.col("idempotency_key").isin(list(keys)))
-        return bool(known.take(1))
+        return count_by_rule(open_errors(self.spark, self.topic).where(self.part.condition)) if count else {}
 
     def _table(self, layer: Layer, snapshot_id: str) -> DataFrame:
         return self.spark.read.option("versionAsOf", snapshot_id).table(spark_table(layer, self.topic))

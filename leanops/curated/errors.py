@@ -1,30 +1,48 @@
 """Which contract errors are open: those of rows that stand in Standardized now and break a rule."""
 
-from collections.abc import Sequence
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from leanops.curated.transform import BROKEN
 from leanops.names import Layer, spark_table
+from leanops.picked import Picked
 from leanops.slices import Slice
 
 
-def known_errors(spark: SparkSession, topic: str) -> DataFrame:
-    """The errors of a topic, open and closed."""
-    return spark.read.table(spark_table(Layer.ERRORS, topic)).where(F.col("topic_name") == topic)
+def open_errors(spark: SparkSession, topic: str) -> DataFrame:
+    """The errors of a topic's rows that are broken, and were neither healed nor replaced."""
+    return _errors(spark, topic).where(F.col("closed").isNull())
 
 
-def merge_errors(
-    spark: SparkSession, topic: str, part: Slice, rows: DataFrame, keys: Sequence[str] | None, broken: DataFrame
-) -> None:
+def has_errors(spark: SparkSession, topic: str) -> bool:
+    """Whether there are errors of the topic, open or closed."""
+    return bool(_errors(spark, topic).take(1))
+
+
+def close_errors(spark: SparkSession, topic: str, healed: Picked) -> None:
+    """Close the open errors of these rows."""
+    if healed.count:
+        seqs = ", ".join(map(str, healed.few or ()))
+        spark.sql(
+            f"UPDATE {spark_table(Layer.ERRORS, topic)} SET closed = current_timestamp() "  # noqa: S608 - our own words
+            f"WHERE topic_name = '{topic}' AND closed IS NULL AND landing_seq IN ({seqs})"
+        )
+
+
+def merge_errors(spark: SparkSession, topic: str, part: Slice, rows: DataFrame, broken: DataFrame) -> None:
     """Open an error for each `broken` row, and close those of records whose row among `rows` is not broken so.
 
     What an unfinished build has left open for messages of this part that are no longer there is closed as well.
     """
-    known = known_errors(spark, topic).where(F.col("closed").isNull())
-    if keys is not None:
-        known = known.where(F.col("idempotency_key").isin(list(keys)) | part.condition)
+    broken = broken.persist()
+    try:
+        _merge(spark, topic, part, rows, broken)
+    finally:
+        broken.unpersist()
+
+
+def _merge(spark: SparkSession, topic: str, part: Slice, rows: DataFrame, broken: DataFrame) -> None:
+    known = open_errors(spark, topic)
     now = rows.select("idempotency_key", F.lit(True).alias("is_judged"))
     judged_again = known.join(now, "idempotency_key", "left").where(F.col("is_judged") | part.condition)
     healed = judged_again.join(broken, "message_id", "left_anti").select("message_id", F.lit(True).alias("is_healed"))
@@ -49,3 +67,7 @@ def count_by_rule(broken: DataFrame) -> dict[str, int]:
     """How often each rule of each column is broken."""
     found = broken.select(F.explode(BROKEN).alias("broken")).groupBy("broken.column", "broken.rule").count()
     return {f"{row['column']}: {row['rule']}": row["count"] for row in sorted(found.collect())}
+
+
+def _errors(spark: SparkSession, topic: str) -> DataFrame:
+    return spark.read.table(spark_table(Layer.ERRORS, topic)).where(F.col("topic_name") == topic)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import EqualTo
+from pyiceberg.expressions import And, EqualTo, GreaterThan
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -12,9 +12,11 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import MonthTransform
 from pyiceberg.types import NestedField, StringType, TimestamptzType
 
-from leanops.names import OPS_DB
+from leanops.commits import first_said
+from leanops.contracts.model import Contract
+from leanops.names import OPS_DB, Layer, table
 from leanops.standardized.flatten_plan import KEY_IN_PAYLOAD, FlattenPlan, path_text
-from leanops.tables import ensure_table
+from leanops.tables import ensure_table, find_table
 
 DRIFT_LOG = (OPS_DB, "drift_log")
 DRIFT_SCHEMA = Schema(
@@ -46,6 +48,16 @@ def log_drift(catalog: Catalog, topic: str, plan: FlattenPlan) -> None:
     ]
     if rows:
         log.append(pa.Table.from_pylist(rows, schema_to_pyarrow(DRIFT_SCHEMA)))
+
+
+def new_columns(catalog: Catalog, topic: str, contract: Contract) -> list[str]:
+    """The columns that have appeared since Curated was first built by this contract, and that it does not know."""
+    first = first_said(find_table(catalog, table(Layer.CURATED, topic)), "contract", contract.fingerprint)
+    if first is None:
+        return []
+    since = And(EqualTo(term="topic", value=topic), GreaterThan(term="logged", value=first.isoformat()))
+    rows = ensure_drift_log(catalog).scan(row_filter=since, selected_fields=("column",)).to_arrow()
+    return sorted(set(rows["column"].to_pylist()) - set(contract.column_names))
 
 
 def ensure_drift_log(catalog: Catalog) -> Table:

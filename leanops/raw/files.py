@@ -22,6 +22,8 @@ ARROW_SCHEMA = schema_to_pyarrow(RAW_SCHEMA)
 _ROWS_PER_GROUP = 20_000
 # A tick asks for thousands of ids at once: at 1 in 100 wrong, every filter would say yes to one of them.
 _WRONG_YES = 0.00001
+# Not the ids: Iceberg would read the whole dictionary of each row group before it asks the group's bloom filter.
+_REPEATED = ("topic_name", "ingestion_ts")
 
 
 class RawFiles:
@@ -53,6 +55,7 @@ class RawFiles:
                 stream,
                 ARROW_SCHEMA,
                 compression="zstd",
+                use_dictionary=list(_REPEATED),
                 bloom_filter_options={"message_id": {"ndv": distinct, "fpp": _WRONG_YES}},
             ) as writer,
         ):

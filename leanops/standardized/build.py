@@ -41,7 +41,8 @@ class StandardizedBuild:
     days: frozenset[date] = frozenset()
     """The publish days of which rows came or went."""
     last_ingestion_ts: int | None = None
-    is_whole: bool = False
+    part: Slice | None = None
+    """Which messages it took in."""
     rows_read: int = 0
     written: int = 0
     duplicates: int = 0
@@ -111,7 +112,6 @@ class _Build:
         messages = raw.where(self.part.condition)
         way = self._decide_and_write if self.rows <= SMALL else self._write_and_take_out
         facts, counts, grown = way(raw, messages, plan, checkpoint)
-        checkpoint["replaced"] = str(counts[Fate.REPLACED])
         snapshot = self.draft.publish(checkpoint)
         unwritten = counts[Fate.DUPLICATE] + counts[Fate.PARSE_ERROR] + counts[Fate.SUPERSEDED]
         return StandardizedBuild(
@@ -120,7 +120,7 @@ class _Build:
             days=days_changed(self.draft.table, self.draft.base.snapshot_id, snapshot.snapshot_id),
             raw_snapshot=int(checkpoint["raw-snapshot"]),
             last_ingestion_ts=facts.last_ingestion_ts,
-            is_whole=self.part.is_whole,
+            part=self.part,
             rows_read=facts.messages,
             written=facts.messages - unwritten,
             duplicates=counts[Fate.DUPLICATE],
@@ -131,7 +131,7 @@ class _Build:
         )
 
     def _decide_and_write(
-        self, raw: DataFrame, messages: DataFrame, plan: FlattenPlan, checkpoint: Mapping[str, str]
+        self, raw: DataFrame, messages: DataFrame, plan: FlattenPlan, checkpoint: dict[str, str]
     ) -> tuple[_Facts, Mapping[str, int], FlattenPlan]:
         """A small build: the messages are kept in memory until every fate is decided, and written once."""
         read = messages.transform(self._read, plan).persist()
@@ -149,17 +149,19 @@ class _Build:
                 complete = messages.transform(self._read, grown)
             self._write_parse_errors(decided.picked(Fate.PARSE_ERROR).among(read), counts[Fate.PARSE_ERROR])
             self._make_room()
-            self.draft.delete_rows(self.spark, decided.picked(Fate.REPLACED))
+            replaced = decided.picked(Fate.REPLACED)
+            checkpoint["replaced"] = replaced.text
+            self.draft.delete_rows(self.spark, replaced)
             others = decided.picked(Fate.DUPLICATE, Fate.PARSE_ERROR, Fate.SUPERSEDED)
             if facts.messages > others.count:
                 rows = others.left_out_of(complete).transform(flat_rows, grown, self.draft.columns)
-                self.draft.append(rows, {**checkpoint, "replaced": str(counts[Fate.REPLACED])})
+                self.draft.append(rows, checkpoint)
         finally:
             read.unpersist()
         return facts, counts, grown
 
     def _write_and_take_out(
-        self, raw: DataFrame, messages: DataFrame, plan: FlattenPlan, _: Mapping[str, str]
+        self, raw: DataFrame, messages: DataFrame, plan: FlattenPlan, checkpoint: dict[str, str]
     ) -> tuple[_Facts, Mapping[str, int], FlattenPlan]:
         """A large build: all readable messages are written at once, and what is not to stay is taken out again.
 
@@ -184,6 +186,7 @@ class _Build:
         refused = decided.picked(Fate.PARSE_ERROR).among(messages).transform(self._read, foreseen)
         self._write_parse_errors(refused, decided.counts[Fate.PARSE_ERROR])
         grown = self._move_to_new_columns(messages, foreseen, decided) if facts.drifted else foreseen
+        checkpoint["replaced"] = decided.picked(Fate.REPLACED).text
         self.draft.delete_rows(self.spark, decided.picked(Fate.DUPLICATE, Fate.SUPERSEDED, Fate.REPLACED))
         return facts, decided.counts, grown
 

@@ -65,12 +65,22 @@ def ensure_parse_errors_table(catalog: Catalog) -> Table:
 
 def plan_of(standardized: Table, contract: Contract) -> FlattenPlan:
     """The plan that a table carries: the envelope's columns by the contract, then the others by their comments."""
-    envelope = [
-        FlatColumn(tuple(column.source.split(".")), _internal_name(column.name)) for column in contract.envelope_columns
-    ]
+    envelope = _envelope(contract)
     others = [column_from_comment(each.name, each.doc) for each in standardized.schema().fields]
     paths = {column.path for column in envelope}
     return FlattenPlan((*envelope, *(column for column in others if column and column.path not in paths)))
+
+
+def key_plan(contract: Contract) -> FlattenPlan:
+    """A plan that reads nothing but the record's key."""
+    key = tuple(column for column in _envelope(contract) if column.name == KEY_IN_PAYLOAD)
+    return FlattenPlan(key, cap=len(key))
+
+
+def _envelope(contract: Contract) -> list[FlatColumn]:
+    return [
+        FlatColumn(tuple(column.source.split(".")), _internal_name(column.name)) for column in contract.envelope_columns
+    ]
 
 
 def add_columns(standardized: Table, columns: Iterable[FlatColumn]) -> Table:

@@ -38,8 +38,8 @@ def build_curated_assets(topic: Topic, contract: Contract, settings: Settings) -
                 "rows_updated": done.updated,
                 "errors": done.broken,
                 "errors_by_rule": dict(done.errors_by_rule),
-                "whole_topic": done.is_whole,
+                "whole_topic": bool(done.part and done.part.is_whole),
             }
-        return Built(done.is_new, done.days, done.standardized_snapshot, done.last_ingestion_ts, metadata)
+        return Built(done.is_new, done.days, done.standardized_snapshot, done.last_ingestion_ts, done.part, metadata)
 
-    return build_layer_step(topic, settings, Layer.STANDARDIZED, Layer.CURATED, Layer.ERRORS, Path(__file__), build)
+    return build_layer_step(topic, contract, settings, Layer.CURATED, Path(__file__), build)

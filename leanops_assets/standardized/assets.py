@@ -39,8 +39,8 @@ def build_standardized_assets(topic: Topic, contract: Contract, settings: Settin
                 "parse_errors": done.parse_errors,
                 "superseded": done.superseded,
                 "new_columns": list(done.new_columns),
-                "whole_topic": done.is_whole,
+                "whole_topic": bool(done.part and done.part.is_whole),
             }
-        return Built(done.is_new, done.days, done.raw_snapshot, done.last_ingestion_ts, metadata)
+        return Built(done.is_new, done.days, done.raw_snapshot, done.last_ingestion_ts, done.part, metadata)
 
-    return build_layer_step(topic, settings, Layer.RAW, Layer.STANDARDIZED, Layer.PARSE_ERRORS, Path(__file__), build)
+    return build_layer_step(topic, contract, settings, Layer.STANDARDIZED, Path(__file__), build)

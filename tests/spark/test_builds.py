@@ -1,111 +1,36 @@
 """Builds that are cut off, overtaken or repeated: the tables end up as if nothing had happened."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import date
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from leanops import commits
 from leanops.commits import Draft
-from leanops.contracts.model import Contract
 from leanops.curated import build as curated
 from leanops.errors import BuildOvertaken
 from leanops.home import Home
 from leanops.names import Layer, spark_table, table
 from leanops.pending import pending
-from leanops.raw.landing import land_file
 from leanops.standardized import build as standardized
 from leanops_resources.catalog import LocalCatalog
 from tests.conftest import PROJECT
-
-CONTRACT = Contract.model_validate(
-    {
-        "table_name": "records",
-        "envelope_columns": [{"name": "idempotency_key", "source": "key"}],
-        "payload_columns": [{"name": "amount", "type": "INT", "cde": True}, {"name": "note", "type": "STRING"}],
-    }
-)
-OF_THE_MOMENT = ("first_seen", "closed", "topic_name")
-
-
-def message(message_id: str, day: int, **payload: object) -> dict[str, object]:
-    return {
-        "message_id": message_id,
-        "publish_time": f"2026-01-{day:02}T08:00:00Z",
-        "ingestion_ts": 1,
-        "payload": payload,
-    }
-
-
-FIRST = [
-    message("a1", 1, key="a", amount=1),
-    message("b1", 1, key="b", amount="x"),
-    message("c1", 2, key="c", amount=3),
-]
-SECOND = [
-    message("a2", 3, key="a", amount=2, note="corrected"),
-    message("b2", 3, key="b", amount=5, note="healed"),
-    message("c2", 3, key="c", amount="y"),
-    message("c1", 3, key="c", amount=4),
-    {**message("d1", 3), "payload": "{"},
-    message("e1", 2, key="e", amount="z", extra={"new": 1}),
-]
-THIRD = [message("c3", 1, key="c", amount=9), message("e2", 4, key="e", amount=7), {**message("d1", 4), "payload": "{"}]
-
-
-@dataclass(frozen=True)
-class Topic:
-    """A topic, and how it is landed into and built."""
-
-    name: str
-    home: Home
-    catalog: Catalog
-    spark: SparkSession
-
-    def land(self, messages: Sequence[dict[str, object]]) -> None:
-        file = self.home.path / "messages.ndjson"
-        file.write_text("\n".join(map(json.dumps, messages)))
-        land_file(self.catalog, self.name, file, date(2025, 1, 1))
-
-    def standardize(self) -> None:
-        standardized.build_standardized(lambda: self.spark, self.catalog, self.name, CONTRACT)
-
-    def curate(self) -> None:
-        curated.build_curated(lambda: self.spark, self.catalog, self.name, CONTRACT)
-
-    def build(self) -> None:
-        self.standardize()
-        self.curate()
-
-    def tables(self) -> dict[Layer, list[dict[str, Any]]]:
-        """All rows after RAW, but for the moments at which errors were seen; of these only the open ones."""
-        return {
-            layer: sorted(self._rows(layer), key=lambda row: row["message_id"]) for layer in Layer if layer != "raw"
-        }
-
-    def _rows(self, layer: Layer) -> Iterator[dict[str, Any]]:
-        for row in self.catalog.load_table(table(layer, self.name)).scan().to_arrow().to_pylist():
-            if row.get("topic_name", self.name) == self.name and not row.get("closed"):
-                yield {name: value for name, value in row.items() if name not in OF_THE_MOMENT}
+from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records
 
 
 @pytest.fixture
-def topic(warm_home: Home, spark: SparkSession) -> Callable[[str], Topic]:
+def topic(warm_home: Home, spark: SparkSession) -> Callable[[str], Records]:
     catalog = LocalCatalog(warm_home).load()
-    return lambda name: Topic(name, warm_home, catalog, spark)
+    return lambda name: Records(name, warm_home, catalog, spark)
 
 
 @pytest.fixture
-def undisturbed(topic: Callable[[str], Topic]) -> dict[Layer, list[dict[str, Any]]]:
+def undisturbed(topic: Callable[[str], Records]) -> dict[Layer, list[dict[str, Any]]]:
     """What becomes of all messages when nothing happens on the way."""
     calm = topic("calm")
     calm.land([*FIRST, *SECOND, *THIRD])
@@ -138,13 +63,13 @@ POINTS = [
     (Draft, "publish", "standardize"),
     (Draft, "delete_rows", "curate"),
     (Draft, "append", "curate"),
-    (curated, "merge_errors", "curate"),
+    (curated, "close_errors", "curate"),
     (Draft, "publish", "curate"),
 ]
 
 
 def test_a_build_that_is_cut_off_at_any_point_and_repeated_changes_nothing(
-    topic: Callable[[str], Topic], undisturbed: dict[Layer, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    topic: Callable[[str], Records], undisturbed: dict[Layer, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, (place, name, step) in enumerate(POINTS):
         disturbed = topic(f"cut_{number}")
@@ -167,7 +92,7 @@ def test_a_build_that_is_cut_off_at_any_point_and_repeated_changes_nothing(
 
 
 def test_of_two_builds_at_once_without_a_lock_the_slower_changes_nothing(
-    topic: Callable[[str], Topic], undisturbed: dict[Layer, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    topic: Callable[[str], Records], undisturbed: dict[Layer, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disturbed = topic("race")
     disturbed.land(FIRST)
@@ -192,7 +117,7 @@ def test_of_two_builds_at_once_without_a_lock_the_slower_changes_nothing(
 
     overtaken(Draft, "publish", disturbed.standardize, [])
     # The slower one writes that e1 is broken when the faster one has already seen it healed.
-    overtaken(curated, "merge_errors", disturbed.curate, THIRD)
+    overtaken(curated, "close_errors", disturbed.curate, THIRD)
     assert disturbed.tables() != undisturbed
     assert pending(disturbed.catalog, "race", CONTRACT) is not None
     disturbed.build()
@@ -201,7 +126,7 @@ def test_of_two_builds_at_once_without_a_lock_the_slower_changes_nothing(
 
 
 def test_a_process_that_is_killed_before_it_publishes_leaves_nothing_that_readers_see(
-    topic: Callable[[str], Topic], undisturbed: dict[Layer, list[dict[str, Any]]], warm_home: Home
+    topic: Callable[[str], Records], undisturbed: dict[Layer, list[dict[str, Any]]], warm_home: Home
 ) -> None:
     disturbed = topic("killed")
     disturbed.land(FIRST)
@@ -231,7 +156,7 @@ def test_a_process_that_is_killed_before_it_publishes_leaves_nothing_that_reader
     assert disturbed.tables() == undisturbed
 
 
-def test_a_compaction_hides_no_checkpoint(topic: Callable[[str], Topic], spark: SparkSession) -> None:
+def test_a_compaction_hides_no_checkpoint(topic: Callable[[str], Records], spark: SparkSession) -> None:
     compacted = topic("compacted")
     for messages in (FIRST, SECOND):
         compacted.land(messages)
@@ -243,7 +168,7 @@ def test_a_compaction_hides_no_checkpoint(topic: Callable[[str], Topic], spark: 
     assert compacted.tables() == before
     tables = [compacted.catalog.load_table(table(layer, "compacted")) for layer in (Layer.STANDARDIZED, Layer.CURATED)]
     assert [commits.checkpoint_of(each)["upto"] for each in tables] == ["9", "9"]
-    no_spark = Topic("compacted", compacted.home, compacted.catalog, None)  # type: ignore[arg-type]
+    no_spark = Records("compacted", compacted.home, compacted.catalog, None)  # type: ignore[arg-type]
     no_spark.build()
     compacted.land(THIRD)
     compacted.build()

@@ -25,6 +25,8 @@ from pyspark.sql import SparkSession
 from leanops.contracts.model import Contract
 from leanops.curated.build import build_curated
 from leanops.home import Home
+from leanops.ledger.account import Account
+from leanops.ledger.draw_up import draw_up
 from leanops.names import Layer, table
 from leanops.raw.landing import land_file
 from leanops.standardized.build import build_standardized
@@ -58,6 +60,9 @@ class Engine:
         call = build_standardized if build.layer is Layer.STANDARDIZED else build_curated
         call(lambda: self.spark, self.catalog, self.topic, contract, build.rebuild)
 
+    def accounts(self, layer: str, contract: Contract) -> list[Account]:
+        return draw_up(self.spark, self.catalog, self.topic, contract, Layer(layer))
+
     def columns(self, layer: Layer) -> list[str]:
         return [each.name for each in self.catalog.load_table(table(layer, self.topic)).schema().fields]
 
@@ -67,6 +72,10 @@ class Engine:
         own = EqualTo("topic_name", self.topic) if is_shared else AlwaysTrue()  # type: ignore[call-arg, misc]
         rows: list[Row] = self.catalog.load_table(table(layer, self.topic)).scan(row_filter=own).to_arrow().to_pylist()
         return rows
+
+
+def total(accounts: Iterable[Account], what: str) -> int:
+    return sum(account.came_in if what == "came_in" else account.fates[what] for account in accounts)
 
 
 def envelope_line(message: Message) -> str:
@@ -178,6 +187,19 @@ class Play:
         assert {row["message_id"] for row in errors if row["closed"] is not None} == self.once_broken - broken_now
         self.once_broken |= broken_now
         self.seen.update(turns(was, expected))
+
+    def check_ledger(self) -> None:
+        """The ledger closes, row by row, and its sums are the oracle's."""
+        expected = self.standardized
+        assert expected
+        standardized, curated = (self.engine.accounts(layer, self.contract) for layer in ("standardized", "curated"))
+        assert not [account for account in (*standardized, *curated) if not account.closes or account.shared.count]
+        assert total(standardized, "came_in") == len(self.raw)
+        assert total(standardized, "standardized") == total(curated, "came_in") == len(expected.rows)
+        assert total(standardized, "parse_errors") == len(expected.refused)
+        assert total(standardized, "duplicates") == expected.duplicates
+        assert total(standardized, "superseded") == expected.superseded
+        assert total(curated, "open_errors") == len(self.curated.broken)
 
     def note_fates(self) -> None:
         assert self.standardized
@@ -411,6 +433,7 @@ def search(spark: SparkSession, warm_home: Home, monkeypatch: pytest.MonkeyPatch
             play = Play(engine, topic.cap, topic.ticks[0].contract, seen)
             for tick in topic.ticks:
                 play.tick(tick)
+            play.check_ledger()
             play.note_fates()
             seen["history"] += len(topic.histories)
 

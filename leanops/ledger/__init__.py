@@ -1,0 +1,1 @@
+"""The ledger: every row has exactly one fate, counted and named from the tables themselves."""
