@@ -113,6 +113,10 @@ class RunFailed(LeanOpsError):
     """A Dagster run that was started from the command line did not succeed."""
 
 
+class NothingCalledSo(LeanOpsError):
+    """No message and no record has the id that was asked for."""
+
+
 class LedgerImpossible(LeanOpsError):
     """What a ledger would be drawn up from is no longer there."""
 

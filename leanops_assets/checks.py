@@ -8,7 +8,7 @@
 | `cde_counts` | Curated | a Critical Data Element is missing: a warning; an error above the contract's threshold |
 
 They are drawn up after a build for the days that it touched: over all rows of these days, or, where the days hold many,
-over the rows that the build took in. Every night they are drawn up over all days (`leanops_assets/ops/assets.py`).
+over the rows that the build took in. Every night `ops/reconciliation_log` draws them up over all days.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -20,6 +20,7 @@ import dagster as dg
 
 from leanops.contracts.model import Contract
 from leanops.names import SOURCE, Layer, table
+from leanops_assets.metadata import markdown_table
 from leanops_assets.specs import asset_key
 
 if TYPE_CHECKING:
@@ -130,12 +131,17 @@ def verdicts(
     elif accounts:
         unknown = new_columns(catalog, accounts[0].topic, contract)
     for account in accounts:
-        yield _ledger_closed(account, contract)
-        yield _one_row_per_key(account)
+        yield from ledger_verdicts(account, contract)
         if account.layer is Layer.CURATED:
             yield _cde_counts(account, contract, missing.get(account.day, {}))
         else:
             yield _drift(account, unknown)
+
+
+def ledger_verdicts(account: "Account", contract: Contract) -> Iterator[Verdict]:
+    """What an account alone says."""
+    yield _ledger_closed(account, contract)
+    yield _one_row_per_key(account)
 
 
 def _ledger_closed(account: "Account", contract: Contract) -> Verdict:
@@ -208,11 +214,9 @@ def _told(findings: "Findings", problem: str) -> str:
 
 
 def _named(findings: "Findings", query: str) -> dict[str, Any]:
-    rows = (f"| {finding.message_id} | {finding.landing_seq} | {finding.problem} |" for finding in findings.first)
+    rows = ((finding.message_id, finding.landing_seq, finding.problem) for finding in findings.first)
     return {
         "count": findings.count,
-        "first_of_them": dg.MetadataValue.md(
-            "\n".join(["| message_id | landing_seq | problem |", "|---|---|---|", *rows])
-        ),
+        "first_of_them": markdown_table(("message_id", "landing_seq", "problem"), rows, signs=200),
         "query": dg.MetadataValue.md(f"```sql\n{query}\n```"),
     }

@@ -20,17 +20,35 @@ def defs() -> dg.Definitions:
     from leanops.settings import Settings
     from leanops_assets import jobs
     from leanops_assets.factory import topic_assets
+    from leanops_assets.freshness import build_freshness, freshness_job
     from leanops_assets.manifests import PIN, planned_manifest
-    from leanops_assets.ops.assets import build_topic_registry
+    from leanops_assets.ops.error_groups import build_error_groups
+    from leanops_assets.ops.reconciliation_log import build_reconciliation_log
+    from leanops_assets.ops.topic_registry import build_topic_registry
+    from leanops_assets.ops.trace import build_trace_job
     from leanops_assets.schedules import schedules
     from leanops_assets.sensors import build_tick_sensor, run_log
     from leanops_resources.dagster_resources import embedded_resources
 
     settings = Settings.load()
     manifest = planned_manifest(settings)
+    freshness = build_freshness(manifest)
     return dg.Definitions(
-        assets=[*topic_assets(manifest, settings), build_topic_registry(manifest)],
-        jobs=[jobs.tick, jobs.topic_registry],
+        assets=[
+            *topic_assets(manifest, settings),
+            build_topic_registry(manifest),
+            build_reconciliation_log(manifest),
+            build_error_groups(manifest),
+        ],
+        asset_checks=[freshness],
+        jobs=[
+            jobs.tick,
+            jobs.ledger,
+            jobs.error_groups,
+            jobs.topic_registry,
+            freshness_job(freshness),
+            build_trace_job(manifest),
+        ],
         schedules=schedules(),
         sensors=[build_tick_sensor(manifest, settings), run_log],
         resources=embedded_resources(settings),

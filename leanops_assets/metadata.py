@@ -1,6 +1,6 @@
 """What the UI shows of a materialised day."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _NOT_SHOWN = ("ingestion_ts", "landing_seq", "overflow_json")
-_PREVIEW_ROWS, _PREVIEW_COLUMNS, _PREVIEW_SIGNS = 5, 8, 40
+_PREVIEW_ROWS, _PREVIEW_COLUMNS, _CELL_SIGNS = 5, 8, 40
 
 
 def days_metadata(catalog: "Catalog", layer: Layer, topic: str, days: Collection[date]) -> dict[date, dict[str, Any]]:
@@ -49,7 +49,14 @@ def preview(catalog: "Catalog", layer: Layer, topic: str, day: date) -> dg.Markd
     names = [field.name for field in held.schema().fields if field.name not in _NOT_SHOWN][:_PREVIEW_COLUMNS]
     scan = held.scan(row_filter=published_on(day, day), selected_fields=tuple(names), limit=_PREVIEW_ROWS)
     rows = scan.to_arrow().select(names).to_pylist()
-    lines = [names, ["---"] * len(names), *([_cell(row[name]) for name in names] for row in rows)]
+    return markdown_table(names, ([row[name] for name in names] for row in rows))
+
+
+def markdown_table(
+    names: Sequence[str], rows: Iterable[Sequence[object]], signs: int = _CELL_SIGNS
+) -> dg.MarkdownMetadataValue:
+    """Rows under their headings, with so many signs in a cell at most."""
+    lines = [names, ["---"] * len(names), *([_cell(value, signs) for value in row] for row in rows)]
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
@@ -66,10 +73,10 @@ def snapshot_text(snapshot_id: int | None) -> str:
     return "none yet" if snapshot_id is None else str(snapshot_id)
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, signs: int) -> str:
     """A value as it can stand in a table of Markdown: shortened, and nothing in it obeyed."""
     text = "" if value is None else str(value)
-    short = text if len(text) <= _PREVIEW_SIGNS else f"{text[: _PREVIEW_SIGNS - 1]}…"
+    short = text if len(text) <= signs else f"{text[: signs - 1]}…"
     return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>()#+-!|~&" else " " if sign.isspace() else sign for sign in short)
 
 

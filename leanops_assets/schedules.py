@@ -2,22 +2,31 @@
 
 | schedule | when | what |
 |---|---|---|
-| topic_registry | every hour, at 5 past | draws `ops_db.topic_registry` anew |
+| topic_registry_hourly | every hour, at 5 past | draws `ops_db.topic_registry` anew |
+| freshness_hourly | every hour, at 10 past | finds topics that went silent |
+| error_groups_hourly | every hour, at 20 past | draws `ops_db.error_groups` anew |
+| ledger_nightly | every day at 02:30 UTC | draws up the ledger of all topics over all days |
 """
 
 import dagster as dg
 
-from leanops_assets import jobs
+_CRONS = {
+    "topic_registry_hourly": ("topic_registry", "5 * * * *"),
+    "freshness_hourly": ("freshness", "10 * * * *"),
+    "error_groups_hourly": ("error_groups", "20 * * * *"),
+    "ledger_nightly": ("ledger", "30 2 * * *"),
+}
 
 
 def schedules() -> list[dg.ScheduleDefinition]:
     """Every schedule of the platform."""
     return [
         dg.ScheduleDefinition(
-            name="topic_registry_hourly",
-            job=jobs.topic_registry,
-            cron_schedule="5 * * * *",
+            name=name,
+            job_name=job,
+            cron_schedule=cron,
             execution_timezone="UTC",
             default_status=dg.DefaultScheduleStatus.RUNNING,
         )
+        for name, (job, cron) in _CRONS.items()
     ]

@@ -10,12 +10,15 @@ from leanops.home import Home
 from leanops.settings import Settings
 from leanops_cli.demo import demo
 from leanops_cli.dev import dev
+from leanops_cli.errors import errors
 from leanops_cli.gate import pause, resume
 from leanops_cli.land import land
+from leanops_cli.ledger import ledger
 from leanops_cli.spark import spark
 from leanops_cli.sql import sql
 from leanops_cli.tick import tick
 from leanops_cli.topics import topics
+from leanops_cli.trace import trace
 
 app = typer.Typer(
     help="Events into exact Iceberg tables, every row accounted for.",
@@ -30,6 +33,9 @@ app.command()(demo)
 app.command()(dev)
 app.command()(land)
 app.command()(tick)
+app.command()(ledger)
+app.command()(trace)
+app.command()(errors)
 app.command()(pause)
 app.command()(resume)
 app.command()(sql)

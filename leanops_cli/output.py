@@ -16,14 +16,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Se
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*("" if cell is None else _printable(str(cell)) for cell in row))
+        table.add_row(*("" if cell is None else printable(str(cell)) for cell in row))
     # A pipe has no width of its own: nothing is folded there.
     Console(width=None if sys.stdout.isatty() else 10_000, markup=False, highlight=False, emoji=False).print(
         table, end=""
     )
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Data is shown, not obeyed: what would move a terminal's cursor is written out."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 

@@ -3,15 +3,17 @@
 import os
 import time
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from leanops.errors import QueryInvalid
-from leanops.home import Home
-from leanops.progress import progress
 from leanops.settings import Settings
 from leanops_cli.output import print_json_lines, print_table
+from leanops_cli.warm import warm_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 ROWS_SHOWN = 1000
 _ASK = '`leanops sql "SHOW TABLES IN iceberg_raw_db"` lists the tables of a layer.'
@@ -28,32 +30,24 @@ def sql(
     """
     from pyspark.errors import PySparkException
 
-    from leanops_resources.catalog import LocalCatalog
-    from leanops_resources.spark.session import attach
-
     # Python would show Spark's moments in this machine's zone.
     os.environ["TZ"] = "UTC"
     time.tzset()
-    settings = Settings.load()
-    catalog = LocalCatalog(Home(settings.home).prepare())
-    catalog.load()
-    with progress("Spark"):
-        session = attach(settings, catalog)
-    try:
-        result = session.sql(statement)
-        columns, rows = result.columns, result.toLocalIterator()
-        if as_json:
-            print_json_lines(row.asDict(recursive=True) for row in rows)
-        elif columns:
-            print_table(
-                columns, (["NULL" if cell is None else cell for cell in row] for row in islice(rows, ROWS_SHOWN))
-            )
-            if next(rows, None) is not None:
-                typer.echo(f"… and more: only the first {ROWS_SHOWN:,} rows are shown; --json has all.", err=True)
-    except PySparkException as error:
-        raise QueryInvalid(f"Spark could not do this: {_first_line(error)}", _ASK) from error
-    finally:
-        session.stop()
+    with warm_session(Settings.load()) as (_, session):
+        try:
+            _print(session.sql(statement), as_json)
+        except PySparkException as error:
+            raise QueryInvalid(f"Spark could not do this: {_first_line(error)}", _ASK) from error
+
+
+def _print(result: "DataFrame", as_json: bool) -> None:
+    columns, rows = result.columns, result.toLocalIterator()
+    if as_json:
+        print_json_lines(row.asDict(recursive=True) for row in rows)
+    elif columns:
+        print_table(columns, (["NULL" if cell is None else cell for cell in row] for row in islice(rows, ROWS_SHOWN)))
+        if next(rows, None) is not None:
+            typer.echo(f"… and more: only the first {ROWS_SHOWN:,} rows are shown; --json has all.", err=True)
 
 
 def _first_line(error: Exception) -> str:

@@ -48,6 +48,11 @@ class Manifest(BaseModel):
     def by_name(self) -> Mapping[str, Topic]:
         return {topic.name: topic for topic in self.topics}
 
+    @cached_property
+    def owners(self) -> Mapping[str, str]:
+        """Whose each topic is, where its contract says so."""
+        return {topic.name: ", ".join(topic.contract.owners) for topic in self.topics if topic.contract}
+
     def save(self, folder: Path) -> None:
         """Write the manifest under its version. Whoever reads that version finds all of it or nothing."""
         path, content = _path(folder, self.version), self.content.encode()

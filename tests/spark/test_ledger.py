@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from leanops.home import Home
 from leanops.ledger.account import Account
 from leanops.ledger.draw_up import draw_up
+from leanops.ledger.queries import findings_query, shared_keys_query
 from leanops.names import Layer, spark_table
 from leanops.slices import Slice
 from leanops_resources.catalog import LocalCatalog
@@ -48,7 +49,11 @@ def calm(records: Callable[[str], Records]) -> Records:
     return records("calm_ledger")
 
 
-def test_every_row_of_an_undisturbed_topic_has_one_fate(calm: Records) -> None:
+@pytest.mark.parametrize("small", [5000, 0], ids=["few rows", "many rows"])
+def test_every_row_of_an_undisturbed_topic_has_one_fate(
+    calm: Records, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr("leanops.ledger.draw_up.SMALL", small)
     standardized, curated = accounts(calm, Layer.STANDARDIZED), accounts(calm, Layer.CURATED)
     assert all(account.closes and account.accounted == 100 for account in (*standardized.values(), *curated.values()))
     assert {day.day: (account.came_in, dict(account.fates)) for day, account in standardized.items()} == {
@@ -138,7 +143,11 @@ DAMAGES = {
 }
 
 
-def test_damage_is_found_and_named(records: Callable[[str], Records]) -> None:
+@pytest.mark.parametrize("small", [5000, 0], ids=["few rows", "many rows"])
+def test_damage_is_found_and_named(
+    records: Callable[[str], Records], monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr("leanops.ledger.draw_up.SMALL", small)
     topic = records("damaged")
     tables = {layer.value: spark_table(layer, topic.name) for layer in Layer}
     states = {
@@ -151,6 +160,10 @@ def test_damage_is_found_and_named(records: Callable[[str], Records]) -> None:
         topic.spark.sql(damage.statement.format(topic=topic.name, **tables))
         drawn = accounts(topic, damage.layer)
         found[what] = damage._replace(named=list(named(drawn)))
+        days = {date(2026, 1, day) for day, _, _ in damage.named}
+        queries = [findings_query(drawn[day], CONTRACT) for day in days]
+        listed = {row.message_id for query in queries for row in topic.spark.sql(query).collect()}
+        assert listed == {message_id for _, message_id, _ in damage.named}, what
         assert not all(account.closes for account in drawn.values()), what
     assert found == DAMAGES
 
@@ -165,3 +178,4 @@ def test_a_record_with_two_rows_is_named(records: Callable[[str], Records]) -> N
     assert sorted(finding.message_id for finding in account.shared.first) == ["f1", "x"]
     part = accounts(topic, Layer.CURATED, Slice(len(MESSAGES), len(MESSAGES), frozenset([date(2026, 1, 2)])))
     assert part[date(2026, 1, 2)].shared.count == 2
+    assert [row.message_ids for row in topic.spark.sql(shared_keys_query(account)).collect()] == [["f1", "x"]]

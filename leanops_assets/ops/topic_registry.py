@@ -1,28 +1,16 @@
 """`ops/topic_registry`: the picture of all topics, drawn anew every hour."""
 
-from pathlib import Path
-
 import dagster as dg
 
 from leanops.contracts.manifest import Manifest
+from leanops_assets.ops.table_asset import ops_asset
 from leanops_resources.dagster_resources import CatalogResource, StateStoreResource
 
 
 def build_topic_registry(manifest: Manifest) -> dg.AssetsDefinition:
     """The asset of `ops_db.topic_registry`, over the topics of `manifest`."""
 
-    @dg.asset(
-        key=["ops", "topic_registry"],
-        group_name="ops",
-        kinds={"iceberg"},
-        description="Every topic that is known, its state, and when it was first and last heard of.",
-        metadata={
-            "dagster/table_name": "leanops.ops_db.topic_registry",
-            "dagster/code_references": dg.CodeReferencesMetadataValue(
-                code_references=[dg.LocalFileCodeReference(file_path=str(Path(__file__)))]
-            ),
-        },
-    )
+    @ops_asset("topic_registry", "Every topic that is known, its state, and when it was first and last seen.", __file__)
     def topic_registry(iceberg: CatalogResource, state: StateStoreResource) -> dg.MaterializeResult[None]:
         from leanops.ops.topic_registry import save_registry, topic_states
 

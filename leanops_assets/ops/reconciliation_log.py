@@ -1,0 +1,94 @@
+"""`ops/reconciliation_log`: the ledger of all topics over all days, drawn up every night, or for a scope on demand."""
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pydantic import Field
+
+from leanops.contracts.manifest import Manifest
+from leanops_assets.checks import ledger_verdicts
+from leanops_assets.ops.table_asset import ops_asset
+from leanops_resources.dagster_resources import CatalogResource, SparkConnectResource, StateStoreResource
+
+if TYPE_CHECKING:
+    from leanops_assets.topic_ledgers import TopicLedger
+
+_DAYS_SHOWN = 100
+
+
+class LedgerScope(dg.Config):
+    """Which ledgers are drawn up. Without anything: all of them."""
+
+    topics: list[str] = Field(default=[], description="Only these topics.")
+    day: str = Field(default="", description="Only this publish day, such as 2026-01-15.")
+
+
+def build_reconciliation_log(manifest: Manifest) -> dg.AssetsDefinition:
+    """The asset of `ops_db.reconciliation_log`, over the topics of `manifest`."""
+
+    @ops_asset(
+        "reconciliation_log",
+        "The ledger of each topic and day, each time it was drawn up: every row has exactly one fate.",
+        __file__,
+        check_specs=[
+            dg.AssetCheckSpec(
+                "all_closed", asset=["ops", "reconciliation_log"], description="The ledger of every topic closes."
+            )
+        ],
+    )
+    def reconciliation_log(
+        context: dg.AssetExecutionContext,
+        config: LedgerScope,
+        iceberg: CatalogResource,
+        state: StateStoreResource,
+        spark: SparkConnectResource,
+    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
+        from leanops.ops.reconciliation_log import ledger_row, log_ledgers
+        from leanops_assets.topic_ledgers import topic_ledgers
+
+        catalog, day = iceberg.load(), date.fromisoformat(config.day) if config.day else None
+        holder = f"run {context.run.run_id}"
+        ledgers = list(topic_ledgers(spark.session, catalog, state.store, manifest, holder, config.topics or None, day))
+        accounts = [account for ledger in ledgers for account in ledger.accounts]
+        rows = (ledger_row(each.topic, each.layer, each.day, context.run.run_id, each.numbers) for each in accounts)
+        log_ledgers(catalog, rows)
+        for account in accounts:
+            contract = manifest.by_name[account.topic].contract
+            for verdict in ledger_verdicts(account, contract) if contract else ():
+                # The others would say again what the last build has said; 700 topics have too many days for that.
+                if not verdict.passed:
+                    context.instance.report_runless_asset_event(verdict.evaluation())
+        open_ones = [ledger for ledger in ledgers if not ledger.closes]
+        yield dg.MaterializeResult(
+            metadata={
+                "topics": len(ledgers),
+                "accounts": len(accounts),
+                "not_closed": len(open_ones),
+                "messages_not_built_yet": sum(ledger.waiting for ledger in ledgers),
+                "ledger": dg.MetadataValue.md(_table(open_ones or ledgers)),
+            }
+        )
+        yield dg.AssetCheckResult(
+            passed=not open_ones,
+            check_name="all_closed",
+            asset_key=["ops", "reconciliation_log"],
+            description=", ".join(each.problem or each.topic for each in open_ones) or None,
+        )
+
+    return reconciliation_log
+
+
+def _table(ledgers: "Sequence[TopicLedger]") -> str:
+    """The ledgers as people read them, as many days as can be shown."""
+    lines = [line for ledger in ledgers for line in ledger.days()]
+    if not lines:
+        return "Nothing has been built yet."
+    names = list(lines[0].numbers)
+    rows = [["topic", "day", *names, "closed", "rows that do not add up"], ["---"] * (len(names) + 4)]
+    for line in lines[:_DAYS_SHOWN]:
+        found = "; ".join(f"{message_id}: {problem}" for message_id, problem in line.findings)
+        numbers = ("" if value is None else str(value) for value in line.numbers.values())
+        rows.append([line.topic, str(line.day), *numbers, "yes" if line.closes else "**no**", found])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -1,0 +1,76 @@
+"""`leanops ledger`: what became of every row, by topic and day."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leanops.home import Home
+from leanops.settings import Settings
+from leanops_cli.known_topics import require_known
+from leanops_cli.output import print_json_lines, print_table
+from leanops_cli.warm import warm_session
+
+if TYPE_CHECKING:
+    from leanops_assets.topic_ledgers import DayLine
+
+_HEADINGS = {
+    "raw": "RAW",
+    "standardized": "= standardized",
+    "parse_errors": "+ parse errors",
+    "duplicates": "+ duplicates",
+    "superseded": "+ superseded",
+    "post_raw_percent": "post-RAW %",
+    "curated": "curated",
+    "open_errors": "+ open errors",
+    "curated_percent": "curated %",
+}
+
+
+def ledger(
+    topic: Annotated[list[str] | None, typer.Option(help="Only this topic; may be given several times.")] = None,
+    day: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Only this publish day.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per topic and day.")] = False,
+) -> None:
+    """Draw up the ledger: RAW = standardized + parse errors + duplicates + superseded; standardized = curated + errors.
+
+    Every row is looked at in the tables themselves. Rows with no fate, or with two, are named. Exit code 1 if the
+    ledger of any topic and day does not close.
+    """
+    from leanops_assets.manifests import planned_manifest
+    from leanops_assets.topic_ledgers import topic_ledgers
+    from leanops_resources.state.sqlite import SqliteStateStore
+
+    settings = Settings.load()
+    require_known(topic or (), settings)
+    store, manifest = SqliteStateStore(Home(settings.home).prepare().state), planned_manifest(settings)
+    only = day.date() if day else None
+    with warm_session(settings) as (catalog, spark):
+        ledgers = list(topic_ledgers(lambda: spark, catalog, store, manifest, "leanops ledger", topic, only))
+    lines = [line for each in ledgers for line in each.days()]
+    if as_json:
+        print_json_lines(_document(line) for line in lines)
+    elif lines:
+        rows = ([line.topic, line.day, *_cells(line), "yes" if line.closes else "NO"] for line in lines)
+        print_table(("topic", "day", *_HEADINGS.values(), "closed"), rows, right=tuple(_HEADINGS.values()))
+    else:
+        print("Nothing has been built yet.")
+    for each in ledgers:
+        if each.waiting and not as_json:
+            print(f"{each.topic}: {each.waiting:,} messages have landed and are not built yet.")
+        if each.problem:
+            typer.echo(f"error: {each.topic}: {each.problem}", err=True)
+    for line in lines:
+        for message_id, problem in line.findings:
+            typer.echo(f"error: {line.topic} {line.day}: {message_id}: {problem}", err=True)
+    if not all(each.closes for each in ledgers):
+        raise typer.Exit(1)
+
+
+def _cells(line: "DayLine") -> list[object]:
+    return [f"{value:.2f}" if isinstance(value, float) else value for value in line.numbers.values()]
+
+
+def _document(line: "DayLine") -> dict[str, object]:
+    found = [{"message_id": message_id, "problem": problem} for message_id, problem in line.findings]
+    return {"topic": line.topic, "day": line.day, "closed": line.closes, **line.numbers, "findings": found}
