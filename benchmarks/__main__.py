@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import definitions, engine, landing, payloads
+from benchmarks import definitions, engine, landing, ledger, payloads
 from benchmarks.engine_data import SHRINK
 from benchmarks.report import Section
 
@@ -24,6 +24,8 @@ BENCHMARKS: Mapping[str, tuple[Callable[[Path], Section], ...]] = {
     "landing": (landing.measure,),
     "payloads": (payloads.measure,),
     "engine": (engine.measure_against_bare_job, engine.measure_large_table, engine.measure_small_ticks),
+    "ledger": (ledger.measure_ledger,),
+    "trace": (ledger.measure_trace,),
     "memory": (engine.measure_memory,),
 }
 BUSY = 1.5

@@ -41,7 +41,7 @@ _MB = 2**20
 
 
 @dataclass(frozen=True)
-class _Platform:
+class Platform:
     """A home with its own Spark server."""
 
     settings: Settings
@@ -50,7 +50,7 @@ class _Platform:
 
     @classmethod
     @contextmanager
-    def in_folder(cls, folder: Path, heap: str = "2g") -> Iterator["_Platform"]:
+    def in_folder(cls, folder: Path, heap: str = "2g") -> Iterator["Platform"]:
         home = Home(folder / "home").prepare()
         platform = cls(Settings(home=home.path, spark_driver_memory=heap), LocalCatalog(home).load())
         try:
@@ -84,12 +84,12 @@ def measure_against_bare_job(folder: Path) -> Section:
     """Build both layers of one topic and run the bare job, in turns, into new tables each time; keep the best."""
     best: defaultdict[str, float] = defaultdict(lambda: float("inf"))
     rows: dict[str, int] = {}
-    with _Platform.in_folder(folder) as platform:
+    with Platform.in_folder(folder) as platform:
         spark, bare = platform.session(), platform.session()
         bare.conf.set("spark.sql.shuffle.partitions", bare_job.SHUFFLE_PARTITIONS)
         for history, rounds in ((History("warm", sized(50_000), days=3), 1), (History("orders", MESSAGES, 3), ROUNDS)):
             best.clear()
-            _say(f"landing {history.messages:,} messages")
+            say(f"landing {history.messages:,} messages")
             land_history(platform.catalog, history)
             standardized = spark_table(Layer.STANDARDIZED, history.topic)
             curated = spark_table(Layer.CURATED, history.topic)
@@ -97,13 +97,13 @@ def measure_against_bare_job(folder: Path) -> Section:
                 platform.drop_all_but_raw()
                 bare_job.create_tables(bare)
                 seconds = {
-                    "Standardized, bare": _seconds(bare_job.standardize, bare, spark_table(Layer.RAW, history.topic)),
-                    "Standardized, Lean-Ops": _seconds(platform.standardize, spark, history),
-                    "Curated, bare": _seconds(bare_job.curate, bare, standardized),
-                    "Curated, Lean-Ops": _seconds(platform.curate, spark, history),
+                    "Standardized, bare": seconds_of(bare_job.standardize, bare, spark_table(Layer.RAW, history.topic)),
+                    "Standardized, Lean-Ops": seconds_of(platform.standardize, spark, history),
+                    "Curated, bare": seconds_of(bare_job.curate, bare, standardized),
+                    "Curated, Lean-Ops": seconds_of(platform.curate, spark, history),
                 }
                 best.update({what: min(best[what], took) for what, took in seconds.items()})
-                _say(f"round {number} of {rounds}: {_listed(seconds)}")
+                say(f"round {number} of {rounds}: {_listed(seconds)}")
             tables = (bare_job.STANDARDIZED, standardized, bare_job.CURATED, curated)
             rows = dict(zip(best, (spark.read.table(table).count() for table in tables), strict=True))
     of_bare = {what: took / best[f"{what.partition(',')[0]}, bare"] for what, took in best.items()}
@@ -124,17 +124,17 @@ def measure_large_table(folder: Path) -> Section:
     """The same ticks into a small table and into one of a hundred times its rows, in turns."""
     histories = (History("small", SMALL_TABLE, TABLE_DAYS), History("large", LARGE_TABLE, TABLE_DAYS))
     took: dict[str, list[tuple[float, float]]] = {history.topic: [] for history in histories}
-    with _Platform.in_folder(folder) as platform:
+    with Platform.in_folder(folder) as platform:
         spark = platform.session()
         for history in histories:
-            _say(f"building {history.messages:,} messages: {_seconds(land_history, platform.catalog, history):.0f} s")
-            _say(f"  Standardized {_seconds(platform.standardize, spark, history):.0f} s")
-            _say(f"  Curated {_seconds(platform.curate, spark, history):.0f} s")
+            say(f"building {history.messages:,} messages: {seconds_of(land_history, platform.catalog, history):.0f} s")
+            say(f"  Standardized {seconds_of(platform.standardize, spark, history):.0f} s")
+            say(f"  Curated {seconds_of(platform.curate, spark, history):.0f} s")
         for number in range(1 + TICKS):
             for history in histories:
                 append_raw(platform.catalog, history.topic, history.tick(number, TICK_MESSAGES))
-                took[history.topic].append(_both_layers(platform, spark, history))
-                _say(f"tick {number} into {history.topic}: {took[history.topic][-1]}")
+                took[history.topic].append(both_layers(platform, spark, history))
+                say(f"tick {number} into {history.topic}: {took[history.topic][-1]}")
     medians = [_medians(took[history.topic][1:]) for history in histories]
     ratios = [large / small for small, large in zip(*medians, strict=True)]
     return Section(
@@ -158,21 +158,21 @@ def measure_small_ticks(folder: Path) -> Section:
     """A tick of few messages, and one of none."""
     warm, history = (History(topic, 2_000, days=3) for topic in ("warm", "orders"))
     small: list[tuple[float, float]] = []
-    with _Platform.in_folder(folder) as platform:
+    with Platform.in_folder(folder) as platform:
         spark = platform.session()
         for each in (warm, history):
             land_history(platform.catalog, each)
-            _both_layers(platform, spark, each)
+            both_layers(platform, spark, each)
         for number in range(SMALL_TICKS):
             append_raw(platform.catalog, warm.topic, warm.tick(number, SMALL_TICK_MESSAGES))
-            _both_layers(platform, spark, warm)
+            both_layers(platform, spark, warm)
         for number in range(1 + SMALL_TICKS):
             append_raw(platform.catalog, history.topic, history.tick(number, SMALL_TICK_MESSAGES))
-            small.append(_both_layers(platform, spark, history))
+            small.append(both_layers(platform, spark, history))
         idle = [
             (
-                _seconds(build_standardized, _no_session, platform.catalog, history.topic, history.contract),
-                _seconds(build_curated, _no_session, platform.catalog, history.topic, history.contract),
+                seconds_of(build_standardized, _no_session, platform.catalog, history.topic, history.contract),
+                seconds_of(build_curated, _no_session, platform.catalog, history.topic, history.contract),
             )
             for _ in range(IDLE_TICKS)
         ]
@@ -197,8 +197,8 @@ def measure_small_ticks(folder: Path) -> Section:
 def measure_memory(folder: Path) -> Section:
     """Build a large Standardized table from nothing in a small heap, and watch the memory of Spark's processes."""
     history = History("orders", REBUILT_MESSAGES, TABLE_DAYS)
-    with _Platform.in_folder(folder, heap=REBUILD_HEAP) as platform:
-        _say(f"landing {history.messages:,} messages: {_seconds(land_history, platform.catalog, history):.0f} s")
+    with Platform.in_folder(folder, heap=REBUILD_HEAP) as platform:
+        say(f"landing {history.messages:,} messages: {seconds_of(land_history, platform.catalog, history):.0f} s")
         spark = platform.session()
         server = Server.recorded(Home(platform.settings.home))
         assert server is not None
@@ -272,8 +272,9 @@ def _resident_in_python(process: psutil.Process) -> int:
         return 0
 
 
-def _both_layers(platform: _Platform, spark: SparkSession, history: History) -> tuple[float, float]:
-    return _seconds(platform.standardize, spark, history), _seconds(platform.curate, spark, history)
+def both_layers(platform: Platform, spark: SparkSession, history: History) -> tuple[float, float]:
+    """The seconds that a tick takes: Standardized, then Curated."""
+    return seconds_of(platform.standardize, spark, history), seconds_of(platform.curate, spark, history)
 
 
 def _medians(ticks: list[tuple[float, float]]) -> tuple[float, float, float]:
@@ -282,7 +283,8 @@ def _medians(ticks: list[tuple[float, float]]) -> tuple[float, float, float]:
     return statistics.median(standardized), statistics.median(curated), statistics.median(map(sum, ticks))
 
 
-def _seconds(action: Callable[..., object], *arguments: object) -> float:
+def seconds_of(action: Callable[..., object], *arguments: object) -> float:
+    """How long an action takes."""
     begun = time.perf_counter()
     action(*arguments)
     return time.perf_counter() - begun
@@ -296,5 +298,6 @@ def _listed(seconds: dict[str, float]) -> str:
     return ", ".join(f"{what} {took:.2f} s" for what, took in seconds.items())
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """What a benchmark is at, for whoever waits."""
     print(text, file=sys.stderr, flush=True)

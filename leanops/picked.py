@@ -11,7 +11,7 @@ from leanops.checkpointed import checkpointed
 
 MANY = "many"
 _TOLD = 500
-_BROADCAST = 1_000_000
+BROADCAST = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Picked:
 
     def _hinted(self, many: DataFrame) -> DataFrame:
         """Numbers that fit into the memory of every worker go to the rows; else both are sorted by them."""
-        return F.broadcast(many) if self.count <= _BROADCAST else many
+        return F.broadcast(many) if self.count <= BROADCAST else many
 
     def left_out_of(self, rows: DataFrame) -> DataFrame:
         """The rows that are not."""

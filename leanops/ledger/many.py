@@ -19,42 +19,64 @@ from leanops.ledger.rows import (
     is_unwritten,
     publish_day,
     standing,
+    standing_by_number,
 )
 from leanops.names import Layer
-from leanops.standardized.transform import Fate
+from leanops.picked import BROADCAST
+from leanops.standardized.transform import RECORD_KEY, Fate
 
 
 def tally_many(book: Book) -> Tally:
     """Where each row stands."""
-    tally, unwritten, odd = Tally(), Counter[date](), Counter[date]()
-    stand = checkpointed(standing(book.came_in(), book.kept(), book.refused()))
-    for row in stand.groupBy("day", *PLACES, is_unwritten().alias("u"), is_odd().alias("o")).count().collect():
-        tally.add(row.day, row["count"], *(row[each] for each in PLACES))
-        unwritten[row.day] += row["count"] * row.u
-        odd[row.day] += row["count"] * row.o
+    tally, unwritten, odd = Tally(), Counter[date](), 0
+    stand = checkpointed(standing_by_number(book.came_in(), book.kept(), book.refused()))
+    is_wrong = (is_odd().alias("is_odd"), is_unwritten().alias("is_unwritten"))
+    for row in stand.groupBy("day", *PLACES, *is_wrong).agg(F.sum("rows").alias("rows")).collect():
+        tally.add(row.day, row.rows, *(row[each] for each in PLACES))
+        unwritten[row.day] += row.rows * row.is_unwritten
+        odd += row.rows * row.is_odd
     wrong = stand.where(is_odd())
     if book.layer is Layer.STANDARDIZED:
-        _explain(book, tally, stand.where(is_unwritten()), unwritten)
+        _explain(book, tally, stand.where(is_unwritten()), unwritten.total())
     else:
-        wrong, odd = stand.where(is_odd() | is_unwritten()), odd + unwritten
-    _note(tally, wrong, odd, lambda row: book.problem(*(row[each] for each in PLACES)))
+        wrong, odd = stand.where(is_odd() | is_unwritten()), odd + unwritten.total()
+    if odd:
+        _name(book, tally, wrong)
     _note_shared(book, tally)
     return tally
 
 
-def _explain(book: Book, tally: Tally, unwritten: DataFrame, count: Counter[date]) -> None:
+def _explain(book: Book, tally: Tally, unwritten: DataFrame, count: int) -> None:
     """Count the messages that were rightly not written, by the reason; those that are left are lost."""
-    if not count.total():
+    if not count:
         return
-    messages = book.landed().join(unwritten.select("landing_seq"), "landing_seq", "left_semi")
+    messages = book.landed().join(_hinted(unwritten.select("landing_seq"), count), "landing_seq", "left_semi")
     mine = checkpointed(book.read_keys(messages))
-    copies = book.landed().join(mine.select("message_id").distinct(), "message_id", "left_semi")
-    told = checkpointed(fates_of_unwritten(mine, copies, book.table(Layer.STANDARDIZED)))
+    ids, keys = mine.select("message_id").distinct(), mine.select(F.col(RECORD_KEY).alias("idempotency_key")).distinct()
+    copies = book.landed().join(_hinted(ids, count), "message_id", "left_semi")
+    versions = book.table(Layer.STANDARDIZED).join(_hinted(keys, count), "idempotency_key", "left_semi")
+    told = checkpointed(fates_of_unwritten(mine, copies, versions))
     lost = Counter[date]()
     by_fate = {Fate.DUPLICATE: tally.duplicates, Fate.SUPERSEDED: tally.superseded, LOST: lost}
     for row in told.groupBy("day", "fate").count().collect():
         by_fate[row.fate][row.day] += row["count"]
     _note(tally, told.where(F.col("fate") == LOST), lost, lambda _: book.problem(1, 0, 0))
+
+
+def _name(book: Book, tally: Tally, wrong: DataFrame) -> None:
+    """Look at the rows with these numbers again, by their ids."""
+    numbers = wrong.select(F.col("landing_seq").alias("number")).distinct()
+    is_wanted = F.col("landing_seq").eqNullSafe(F.col("number"))
+    frames = (each.join(numbers, is_wanted, "left_semi") for each in (book.came_in(), book.kept(), book.refused()))
+    is_wrong = is_odd() if book.layer is Layer.STANDARDIZED else is_odd() | is_unwritten()
+    named = checkpointed(standing(*frames).where(is_wrong))
+    counts = Counter({row.day: row["count"] for row in named.groupBy("day").count().collect()})
+    _note(tally, named, counts, lambda row: book.problem(*(row[each] for each in PLACES)))
+
+
+def _hinted(wanted: DataFrame, count: int) -> DataFrame:
+    """What fits into the memory of every worker goes to the rows."""
+    return F.broadcast(wanted) if count <= BROADCAST else wanted
 
 
 def _note(tally: Tally, rows: DataFrame, counts: Counter[date], problem: Callable[[Row], str]) -> None:
@@ -71,8 +93,13 @@ def _note_shared(book: Book, tally: Tally) -> None:
     rows = book.table(book.layer)
     if not book.part.is_whole:
         rows = rows.join(book.kept().select("idempotency_key").distinct(), "idempotency_key", "left_semi")
-    again = rows.groupBy("idempotency_key").count().where("count > 1").select("idempotency_key")
-    keys = [row.idempotency_key for row in again.limit(SHOWN).collect()]
+    # Keys of any length are counted by their hashes first. Two keys with one hash are told apart afterwards.
+    hashed = rows.select("idempotency_key", F.xxhash64("idempotency_key").alias("hash"))
+    again = [row.hash for row in hashed.groupBy("hash").count().where("count > 1").limit(SHOWN).collect()]
+    if not again:
+        return
+    twice = hashed.where(F.col("hash").isin(again)).groupBy("idempotency_key").count().where("count > 1")
+    keys = [row.idempotency_key for row in twice.collect()]
     if keys:
         named = rows.where(F.col("idempotency_key").isin(keys)).withColumn("day", publish_day())
         for row in named.orderBy("idempotency_key", "landing_seq").collect():

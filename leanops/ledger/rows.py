@@ -24,16 +24,35 @@ def standing(came_in: DataFrame, kept: DataFrame, refused: DataFrame) -> DataFra
 
     A row is the same row if it has the same number, message and publish day.
     """
+    key = F.max("key").alias("key")
+    return _placed(came_in, kept, refused).groupBy(*ROW).agg(key, *(F.sum(each).alias(each) for each in PLACES))
+
+
+def standing_by_number(came_in: DataFrame, kept: DataFrame, refused: DataFrame) -> DataFrame:
+    """How many rows of a day stand where; of those that do not add up, each by its number.
+
+    Here a message is told apart by a hash of its id: with a number beside it, that is enough, and rows of a fixed
+    width are counted several times as fast.
+    """
+    placed = _placed(came_in, kept, refused)
+    is_one = ("landing_seq", "day", F.xxhash64("message_id").alias("hash"))
+    stand = placed.groupBy(*is_one).agg(*(F.sum(each).alias(each) for each in PLACES))
+    odd_number = F.when(is_odd() | is_unwritten(), F.col("landing_seq")).alias("landing_seq")
+    return stand.groupBy("day", *PLACES, odd_number).agg(F.count("*").alias("rows"))
+
+
+def _placed(came_in: DataFrame, kept: DataFrame, refused: DataFrame) -> DataFrame:
     places = (
         frame.select(
-            *("landing_seq", "message_id", publish_day()),
+            "landing_seq",
+            "message_id",
+            publish_day(),
             (F.col("idempotency_key") if place == "kept" else F.lit(None).cast("string")).alias("key"),
             *(F.lit(int(place == each)).alias(each) for each in PLACES),
         )
         for place, frame in zip(PLACES, (came_in, kept, refused), strict=True)
     )
-    counts = (F.sum(each).cast("int").alias(each) for each in PLACES)
-    return reduce(DataFrame.unionAll, places).groupBy(*ROW).agg(F.max("key").alias("key"), *counts)
+    return reduce(DataFrame.unionAll, places)
 
 
 def is_unwritten() -> Column:
