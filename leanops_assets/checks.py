@@ -133,7 +133,7 @@ def verdicts(
     for account in accounts:
         yield from ledger_verdicts(account, contract)
         if account.layer is Layer.CURATED:
-            yield _cde_counts(account, contract, missing.get(account.day, {}))
+            yield cde_verdict(account, contract, missing.get(account.day, {}))
         else:
             yield _drift(account, unknown)
 
@@ -176,7 +176,9 @@ def _one_row_per_key(account: "Account") -> Verdict:
     )
 
 
-def _cde_counts(account: "Account", contract: Contract, missing: dict[str, int]) -> Verdict:
+def cde_verdict(account: "Account", contract: Contract, missing: dict[str, int]) -> Verdict:
+    """What the rows without their Critical Data Elements say, by column."""
+    missing = {column: count for column, count in missing.items() if count}
     limit = contract.thresholds.cde_percent
     percents = {column: 100 * count / account.came_in for column, count in missing.items() if account.came_in}
     worst = max(percents.values(), default=0.0)

@@ -22,15 +22,14 @@ def build_freshness(manifest: Manifest) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(name="raw_is_fresh", specs=specs, can_subset=True)
     def freshness(context: dg.AssetCheckExecutionContext, iceberg: CatalogResource) -> Iterator[dg.AssetCheckResult]:
+        from leanops.raw.table import landings
         from leanops.tables import find_table
 
         catalog, now = iceberg.load(), datetime.now(UTC)
         selected = {key.asset_key for key in context.selected_asset_check_keys}
         for topic in manifest.topics:
             if asset_key(Layer.RAW, topic.name) in selected:
-                raw = find_table(catalog, table(Layer.RAW, topic.name))
-                stamps = [snapshot.timestamp_ms for snapshot in raw.metadata.snapshots] if raw else []
-                yield _fresh(topic, [datetime.fromtimestamp(stamp / 1000, UTC) for stamp in stamps], now)
+                yield _fresh(topic, landings(find_table(catalog, table(Layer.RAW, topic.name))), now)
 
     return freshness
 

@@ -1,5 +1,7 @@
 """The RAW table of a topic: the immutable audit trail of what landed."""
 
+from datetime import UTC, datetime
+
 from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -40,6 +42,15 @@ def last_landing_seq(raw: Table | None) -> int:
         if snapshot.summary and (said := snapshot.summary.additional_properties.get(LAST_SEQ)):
             return int(said)
     return max(map(_highest, raw.scan().plan_files()), default=0) if raw else 0
+
+
+def landings(raw: Table | None) -> list[datetime]:
+    """When something landed, as far back as snapshots are kept. A compaction is no landing."""
+    return [
+        datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+        for snapshot in (raw.metadata.snapshots if raw else ())
+        if snapshot.summary and LAST_SEQ in snapshot.summary.additional_properties
+    ]
 
 
 def _highest(task: FileScanTask) -> int:
