@@ -103,8 +103,9 @@ def build_layer_step(
                     built_after = time.monotonic() - begun
                     verdicts = []
                     if checks and (built is None or built.is_new):
-                        days, new = ({day, *built.days}, built.part) if built else ({day}, None)
-                        verdicts = list(check_days(spark.session(), catalog, topic.name, contract, layer, days, new))
+                        touched, new = ({day, *built.days}, built.part) if built else ({day}, None)
+                        found = check_days(spark.session(), catalog, topic.name, contract, layer, touched, new)
+                        verdicts = list(found)
         except (TopicBusy, BuildOvertaken) as error:
             reason = str(error)
         if reason:
