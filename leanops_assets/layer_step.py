@@ -105,21 +105,23 @@ def build_layer_step(
                     if checks and (built is None or built.is_new):
                         touched, new = ({day, *built.days}, built.part) if built else ({day}, None)
                         found = check_days(spark.session(), catalog, topic.name, contract, layer, touched, new)
-                        verdicts = list(found)
+                        verdicts = [verdict for verdict in found if verdict.check in checks]
         except (TopicBusy, BuildOvertaken) as error:
             reason = str(error)
         if reason:
             _tell_skipped(context, topic.name, selected, reason)
             return
+        # The UI shows the last verdict of all, which is to be that on the day that was asked for.
+        for verdict in verdicts:
+            if verdict.day != day:
+                context.log_event(verdict.evaluation())
         if built:
             store.save_checkpoint(f"{layer}/{topic.name}", source, built.source_snapshot, built.last_ingestion_ts)
             seconds = {"seconds": built_after, "check_seconds": time.monotonic() - begun - built_after}
             yield from _results(context, catalog, topic.name, layer, selected, built, day, seconds)
         for verdict in verdicts:
-            if verdict.check in checks and verdict.day == day:
+            if verdict.day == day:
                 yield verdict.result()
-            elif verdict.check in checks:
-                context.log_event(verdict.evaluation())
 
     return step
 
