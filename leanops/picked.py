@@ -11,7 +11,12 @@ from leanops.checkpointed import checkpointed
 
 MANY = "many"
 _TOLD = 500
-BROADCAST = 1_000_000
+_BROADCAST = 1_000_000
+
+
+def hinted(wanted: DataFrame, count: int) -> DataFrame:
+    """What fits into the memory of every worker goes to the rows that it is joined with; else both are sorted."""
+    return F.broadcast(wanted) if count <= _BROADCAST else wanted
 
 
 @dataclass(frozen=True)
@@ -45,17 +50,13 @@ class Picked:
     def among(self, rows: DataFrame) -> DataFrame:
         """The rows that are picked."""
         if self.many is not None:
-            return rows.join(self._hinted(self.many), "landing_seq", "left_semi")
+            return rows.join(hinted(self.many, self.count), "landing_seq", "left_semi")
         return rows.where(F.col("landing_seq").isin(list(self.few or ())))
-
-    def _hinted(self, many: DataFrame) -> DataFrame:
-        """Numbers that fit into the memory of every worker go to the rows; else both are sorted by them."""
-        return F.broadcast(many) if self.count <= BROADCAST else many
 
     def left_out_of(self, rows: DataFrame) -> DataFrame:
         """The rows that are not."""
         if self.many is not None:
-            return rows.join(self._hinted(self.many), "landing_seq", "left_anti")
+            return rows.join(hinted(self.many, self.count), "landing_seq", "left_anti")
         return rows.where(~F.col("landing_seq").isin(list(self.few))) if self.few else rows
 
 

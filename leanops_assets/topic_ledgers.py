@@ -43,7 +43,7 @@ class TopicLedger:
 
     @property
     def closes(self) -> bool:
-        return not self.problem and all(each.closes and not each.shared.count for each in self.accounts)
+        return not self.problem and all(each.is_clean for each in self.accounts)
 
     def days(self) -> "Iterator[DayLine]":
         """A line for each day, over both layers."""
@@ -59,7 +59,7 @@ class TopicLedger:
             yield DayLine(
                 self.topic,
                 day,
-                all(each.closes and not each.shared.count for each in own.values()),
+                all(each.is_clean for each in own.values()),
                 {name: numbers.get(name) for name in _COLUMNS},
                 [(finding.message_id, finding.problem) for finding in found],
             )

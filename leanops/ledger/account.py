@@ -69,6 +69,11 @@ class Account:
         return self.came_in == sum(self.fates.values()) and not self.findings.count
 
     @property
+    def is_clean(self) -> bool:
+        """Whether it closes, and every record has one row."""
+        return self.closes and not self.shared.count
+
+    @property
     def accounted(self) -> float:
         """How many percent of the rows that came in have a fate."""
         return 100.0 * sum(self.fates.values()) / self.came_in if self.came_in else 100.0

@@ -4,20 +4,18 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import date
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from leanops.contracts.model import Contract
 from leanops.curated.errors import open_errors
-from leanops.ledger.account import Findings
+from leanops.ledger.account import Finding, Findings
 from leanops.names import SOURCE, Layer, spark_table
 from leanops.slices import Slice
 from leanops.standardized.table import key_plan
-from leanops.standardized.transform import RECORD_KEY, map_envelope, read_payloads
+from leanops.standardized.transform import RECORD_KEY, VERSION, map_envelope, read_payloads
 
 REFUSED = {Layer.STANDARDIZED: "parse_errors", Layer.CURATED: "open_errors"}
-VERSION = ("publish_time", "ingestion_ts", "message_id")
-"""By what the versions of a record are told apart: the greatest counts."""
 
 
 @dataclass
@@ -37,6 +35,11 @@ class Tally:
         self.came_in[day] += rows * came_in
         self.kept[day] += rows * kept
         self.refused[day] += rows * refused
+
+    def add_shared(self, row: Row) -> None:
+        """A row whose record has another one."""
+        finding = Finding(row.landing_seq, row.message_id, f"its record {row.idempotency_key} has another row")
+        self.shared[row.day] = self.shared[row.day].and_also(Findings(1, [finding]))
 
 
 @dataclass(frozen=True)

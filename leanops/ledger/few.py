@@ -8,10 +8,10 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from leanops.ledger.account import SHOWN, Finding, Findings
-from leanops.ledger.book import VERSION, Book, Tally
+from leanops.ledger.book import Book, Tally
 from leanops.ledger.rows import PLACES, publish_day, standing
 from leanops.names import Layer
-from leanops.standardized.transform import RECORD_KEY
+from leanops.standardized.transform import RECORD_KEY, VERSION
 
 
 def tally_few(book: Book) -> Tally:
@@ -28,11 +28,12 @@ def tally_few(book: Book) -> Tally:
 
     copies = _copies(book, [row.message_id for row in unwritten])
     mine = {each.landing_seq: each for each in copies}
+    firsts = {each.message_id: each.landing_seq for each in sorted(copies, key=lambda row: -row.landing_seq)}
     keys = {row.key for row in rows if row.key} | {mine[row.landing_seq][RECORD_KEY] for row in unwritten}
     versions = _versions(book, sorted(keys))
     for row in unwritten:
         me = mine[row.landing_seq]
-        if any(each.message_id == me.message_id and each.landing_seq < me.landing_seq for each in copies):
+        if firsts[me.message_id] < me.landing_seq:
             tally.duplicates[row.day] += 1
         elif not me.error_kind and any(_is_later(each, me) for each in versions[me[RECORD_KEY]]):
             tally.superseded[row.day] += 1
@@ -40,7 +41,9 @@ def tally_few(book: Book) -> Tally:
             wrong[row.day].append(Finding(row.landing_seq, row.message_id, book.problem(1, 0, 0)))
     for day, found in wrong.items():
         tally.findings[day] = Findings(len(found), sorted(found, key=_place)[:SHOWN])
-    _note_shared(tally, versions)
+    for shared in versions.values():
+        for row in shared if len(shared) > 1 else ():
+            tally.add_shared(row)
     return tally
 
 
@@ -67,13 +70,6 @@ def _is_later(row: Row, than: Row) -> bool:
 
 def _version(row: Row) -> tuple[object, ...]:
     return tuple(row[each] for each in VERSION)
-
-
-def _note_shared(tally: Tally, versions: dict[str, list[Row]]) -> None:
-    for key, rows in versions.items():
-        for row in rows if len(rows) > 1 else ():
-            finding = Finding(row.landing_seq, row.message_id, f"its record {key} has another row")
-            tally.shared[row.day] = tally.shared[row.day].and_also(Findings(1, [finding]))
 
 
 def _place(finding: Finding) -> tuple[bool, int, str]:

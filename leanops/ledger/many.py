@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import date
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from leanops.checkpointed import checkpointed
@@ -22,26 +22,26 @@ from leanops.ledger.rows import (
     standing_by_number,
 )
 from leanops.names import Layer
-from leanops.picked import BROADCAST
+from leanops.picked import hinted
 from leanops.standardized.transform import RECORD_KEY, Fate
 
 
 def tally_many(book: Book) -> Tally:
     """Where each row stands."""
-    tally, unwritten, odd = Tally(), Counter[date](), 0
+    tally, unwritten, odd = Tally(), 0, 0
     stand = checkpointed(standing_by_number(book.came_in(), book.kept(), book.refused()))
     is_wrong = (is_odd().alias("is_odd"), is_unwritten().alias("is_unwritten"))
     for row in stand.groupBy("day", *PLACES, *is_wrong).agg(F.sum("rows").alias("rows")).collect():
         tally.add(row.day, row.rows, *(row[each] for each in PLACES))
-        unwritten[row.day] += row.rows * row.is_unwritten
+        unwritten += row.rows * row.is_unwritten
         odd += row.rows * row.is_odd
-    wrong = stand.where(is_odd())
+    is_finding = is_odd()
     if book.layer is Layer.STANDARDIZED:
-        _explain(book, tally, stand.where(is_unwritten()), unwritten.total())
+        _explain(book, tally, stand.where(is_unwritten()), unwritten)
     else:
-        wrong, odd = stand.where(is_odd() | is_unwritten()), odd + unwritten.total()
+        is_finding, odd = is_odd() | is_unwritten(), odd + unwritten
     if odd:
-        _name(book, tally, wrong)
+        _name(book, tally, stand, is_finding)
     _note_shared(book, tally)
     return tally
 
@@ -50,11 +50,11 @@ def _explain(book: Book, tally: Tally, unwritten: DataFrame, count: int) -> None
     """Count the messages that were rightly not written, by the reason; those that are left are lost."""
     if not count:
         return
-    messages = book.landed().join(_hinted(unwritten.select("landing_seq"), count), "landing_seq", "left_semi")
+    messages = book.landed().join(hinted(unwritten.select("landing_seq"), count), "landing_seq", "left_semi")
     mine = checkpointed(book.read_keys(messages))
     ids, keys = mine.select("message_id").distinct(), mine.select(F.col(RECORD_KEY).alias("idempotency_key")).distinct()
-    copies = book.landed().join(_hinted(ids, count), "message_id", "left_semi")
-    versions = book.table(Layer.STANDARDIZED).join(_hinted(keys, count), "idempotency_key", "left_semi")
+    copies = book.landed().join(hinted(ids, count), "message_id", "left_semi")
+    versions = book.table(Layer.STANDARDIZED).join(hinted(keys, count), "idempotency_key", "left_semi")
     told = checkpointed(fates_of_unwritten(mine, copies, versions))
     lost = Counter[date]()
     by_fate = {Fate.DUPLICATE: tally.duplicates, Fate.SUPERSEDED: tally.superseded, LOST: lost}
@@ -63,20 +63,14 @@ def _explain(book: Book, tally: Tally, unwritten: DataFrame, count: int) -> None
     _note(tally, told.where(F.col("fate") == LOST), lost, lambda _: book.problem(1, 0, 0))
 
 
-def _name(book: Book, tally: Tally, wrong: DataFrame) -> None:
-    """Look at the rows with these numbers again, by their ids."""
-    numbers = wrong.select(F.col("landing_seq").alias("number")).distinct()
+def _name(book: Book, tally: Tally, stand: DataFrame, is_finding: Column) -> None:
+    """Look at the rows that are findings again, by their ids."""
+    numbers = stand.where(is_finding).select(F.col("landing_seq").alias("number")).distinct()
     is_wanted = F.col("landing_seq").eqNullSafe(F.col("number"))
     frames = (each.join(numbers, is_wanted, "left_semi") for each in (book.came_in(), book.kept(), book.refused()))
-    is_wrong = is_odd() if book.layer is Layer.STANDARDIZED else is_odd() | is_unwritten()
-    named = checkpointed(standing(*frames).where(is_wrong))
+    named = checkpointed(standing(*frames).where(is_finding))
     counts = Counter({row.day: row["count"] for row in named.groupBy("day").count().collect()})
     _note(tally, named, counts, lambda row: book.problem(*(row[each] for each in PLACES)))
-
-
-def _hinted(wanted: DataFrame, count: int) -> DataFrame:
-    """What fits into the memory of every worker goes to the rows."""
-    return F.broadcast(wanted) if count <= BROADCAST else wanted
 
 
 def _note(tally: Tally, rows: DataFrame, counts: Counter[date], problem: Callable[[Row], str]) -> None:
@@ -103,5 +97,4 @@ def _note_shared(book: Book, tally: Tally) -> None:
     if keys:
         named = rows.where(F.col("idempotency_key").isin(keys)).withColumn("day", publish_day())
         for row in named.orderBy("idempotency_key", "landing_seq").collect():
-            finding = Finding(row.landing_seq, row.message_id, f"its record {row.idempotency_key} has another row")
-            tally.shared[row.day] = tally.shared[row.day].and_also(Findings(1, [finding]))
+            tally.add_shared(row)

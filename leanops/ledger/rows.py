@@ -6,7 +6,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from leanops.standardized.transform import RECORD_KEY, Fate
+from leanops.standardized.transform import RECORD_KEY, VERSION, Fate
 
 ROW = ("landing_seq", "message_id", "day")
 PLACES = ("came_in", "kept", "refused")
@@ -73,9 +73,7 @@ def fates_of_unwritten(unwritten: DataFrame, copies: DataFrame, versions: DataFr
     """
     firsts = copies.groupBy("message_id").agg(F.min("landing_seq").alias("first"))
     mine, other = unwritten.alias("mine"), versions.alias("other")
-    is_later = F.struct("other.publish_time", "other.ingestion_ts", "other.message_id") > F.struct(
-        "mine.publish_time", "mine.ingestion_ts", "mine.message_id"
-    )
+    is_later = F.struct(*(f"other.{each}" for each in VERSION)) > F.struct(*(f"mine.{each}" for each in VERSION))
     is_of_record = F.col(f"mine.{RECORD_KEY}") == F.col("other.idempotency_key")
     is_other = F.col("mine.message_id") != F.col("other.message_id")
     outdated = mine.join(other, is_of_record & is_other & is_later, "left_semi").select(

@@ -21,6 +21,7 @@ from leanops.raw.table import LAST_SEQ
 from leanops.slices import sized
 from leanops.standardized.payload_reader import reader_for
 from leanops.standardized.table import key_plan
+from leanops.standardized.transform import VERSION
 from leanops.tables import find_table
 
 Row = dict[str, Any]
@@ -233,7 +234,7 @@ def _needed(broken: Row, types: dict[str, str]) -> str:
 
 def _version(row: Row) -> tuple[Any, ...]:
     """Versions of a record in their order."""
-    return row["publish_time"], row["ingestion_ts"], row["message_id"]
+    return tuple(row[each] for each in VERSION)
 
 
 def _short(row: Row) -> Row:

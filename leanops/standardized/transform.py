@@ -14,6 +14,9 @@ from leanops.standardized.payload_reader import reader_for
 
 RAW_COLUMNS = ("message_id", "topic_name", "publish_time", "ingestion_ts", "landing_seq", "idempotency_key")
 ERROR_COLUMNS = ("error_kind", "error_reason", "error_position")
+VERSION = ("publish_time", "ingestion_ts", "message_id")
+"""By what the versions of a record are ordered: the latest counts."""
+
 RECORD_KEY = "record_key"
 """The key that a message's record has, beside the one that came with the message."""
 
@@ -91,7 +94,7 @@ def fates(messages: DataFrame, copies: DataFrame | None, held: DataFrame | None)
     versions = told_apart.withColumn("counts", ~F.col("is_copy") & ~F.col("is_refused"))
     if held is not None:
         versions = versions.unionByName(held.withColumn("counts", F.lit(True)), allowMissingColumns=True)
-    latest_first = [F.desc(name) for name in ("publish_time", "ingestion_ts", "message_id")]
+    latest_first = [F.desc(name) for name in VERSION]
     rank = F.row_number().over(Window.partitionBy("key", "counts").orderBy(*latest_first, F.desc_nulls_last("is_new")))
     fate = (
         F.when(F.col("is_copy"), Fate.DUPLICATE)

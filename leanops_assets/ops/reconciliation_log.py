@@ -9,13 +9,14 @@ from pydantic import Field
 
 from leanops.contracts.manifest import Manifest
 from leanops_assets.checks import ledger_verdicts
+from leanops_assets.metadata import markdown_table
 from leanops_assets.ops.table_asset import ops_asset
 from leanops_resources.dagster_resources import CatalogResource, SparkConnectResource, StateStoreResource
 
 if TYPE_CHECKING:
     from leanops_assets.topic_ledgers import TopicLedger
 
-_DAYS_SHOWN = 100
+_DAYS_SHOWN, _SIGNS = 100, 1000
 
 
 class LedgerScope(dg.Config):
@@ -67,7 +68,7 @@ def build_reconciliation_log(manifest: Manifest) -> dg.AssetsDefinition:
                 "accounts": len(accounts),
                 "not_closed": len(open_ones),
                 "messages_not_built_yet": sum(ledger.waiting for ledger in ledgers),
-                "ledger": dg.MetadataValue.md(_table(open_ones or ledgers)),
+                "ledger": _table(open_ones or ledgers),
             }
         )
         yield dg.AssetCheckResult(
@@ -80,15 +81,20 @@ def build_reconciliation_log(manifest: Manifest) -> dg.AssetsDefinition:
     return reconciliation_log
 
 
-def _table(ledgers: "Sequence[TopicLedger]") -> str:
+def _table(ledgers: "Sequence[TopicLedger]") -> dg.MarkdownMetadataValue:
     """The ledgers as people read them, as many days as can be shown."""
     lines = [line for ledger in ledgers for line in ledger.days()]
     if not lines:
-        return "Nothing has been built yet."
-    names = list(lines[0].numbers)
-    rows = [["topic", "day", *names, "closed", "rows that do not add up"], ["---"] * (len(names) + 4)]
-    for line in lines[:_DAYS_SHOWN]:
-        found = "; ".join(f"{message_id}: {problem}" for message_id, problem in line.findings)
-        numbers = ("" if value is None else str(value) for value in line.numbers.values())
-        rows.append([line.topic, str(line.day), *numbers, "yes" if line.closes else "**no**", found])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        return dg.MetadataValue.md("Nothing has been built yet.")
+    rows = (
+        [
+            line.topic,
+            line.day,
+            *line.numbers.values(),
+            "yes" if line.closes else "NO",
+            "; ".join(f"{message_id}: {problem}" for message_id, problem in line.findings),
+        ]
+        for line in lines[:_DAYS_SHOWN]
+    )
+    names = ("topic", "day", *lines[0].numbers, "closed", "rows that do not add up")
+    return markdown_table(names, rows, signs=_SIGNS)

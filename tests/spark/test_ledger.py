@@ -168,7 +168,11 @@ def test_damage_is_found_and_named(
     assert found == DAMAGES
 
 
-def test_a_record_with_two_rows_is_named(records: Callable[[str], Records]) -> None:
+@pytest.mark.parametrize("small", [5000, 0], ids=["few rows", "many rows"])
+def test_a_record_with_two_rows_is_named(
+    records: Callable[[str], Records], monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr("leanops.ledger.draw_up.SMALL", small)
     topic = records("twice")
     topic.spark.sql(
         f"INSERT INTO {spark_table(Layer.CURATED, 'twice')} SELECT 'x', idempotency_key, publish_time, ingestion_ts, "
