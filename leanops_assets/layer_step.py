@@ -25,7 +25,7 @@ from leanops.contracts.model import Contract
 from leanops.errors import BuildOvertaken, TopicBusy
 from leanops.names import ERRORS, SOURCE, Layer, step_name
 from leanops.settings import Settings
-from leanops_assets.checks import check_days, check_specs
+from leanops_assets.checks import Verdict, check_days, check_specs
 from leanops_assets.metadata import days_metadata, preview
 from leanops_assets.partitions import publish_days
 from leanops_assets.specs import asset_key, asset_spec
@@ -101,15 +101,20 @@ def build_layer_step(
                 with lease(store, f"build/{topic.name}", f"run {context.run.run_id}", PATIENCE):
                     built = _until_published(build, spark.session, catalog, rebuild) if selected else None
                     built_after = time.monotonic() - begun
-                    verdicts = []
+                    verdicts: list[Verdict] = []
+                    unchecked: Exception | None = None
                     if checks and (built is None or built.is_new):
                         touched, new = ({day, *built.days}, built.part) if built else ({day}, None)
-                        found = check_days(spark.session(), catalog, topic.name, contract, layer, touched, new)
-                        verdicts = [verdict for verdict in found if verdict.check in checks]
+                        try:
+                            found = check_days(spark.session(), catalog, topic.name, contract, layer, touched, new)
+                            verdicts = [verdict for verdict in found if verdict.check in checks]
+                        except Exception as error:  # noqa: BLE001 - it is raised below
+                            # What is built is published, and is told before the step fails.
+                            unchecked = error
         except (TopicBusy, BuildOvertaken) as error:
             reason = str(error)
         if reason:
-            _tell_skipped(context, topic.name, selected, reason)
+            _tell_skipped(context, topic.name, layer, selected, reason)
             return
         # The UI shows the last verdict of all, which is to be that on the day that was asked for.
         for verdict in verdicts:
@@ -119,6 +124,8 @@ def build_layer_step(
             store.save_checkpoint(f"{layer}/{topic.name}", source, built.source_snapshot, built.last_ingestion_ts)
             seconds = {"seconds": built_after, "check_seconds": time.monotonic() - begun - built_after}
             yield from _results(context, catalog, topic.name, layer, selected, built, day, seconds)
+        if unchecked:
+            raise unchecked
         for verdict in verdicts:
             if verdict.day == day:
                 yield verdict.result()
@@ -147,10 +154,18 @@ def closed_gate(store: StateStore, topic: str) -> str | None:
     return f"{topic} is {gate.status.lower()}{reason}. What lands is kept in RAW until it is resumed."
 
 
-def _tell_skipped(context: dg.AssetExecutionContext, topic: str, selected: list[Layer], reason: str) -> None:
-    """A skip is an observation: it shows on the asset's own page, and the day is not counted as materialised."""
+def _tell_skipped(
+    context: dg.AssetExecutionContext, topic: str, layer: Layer, selected: list[Layer], reason: str
+) -> None:
+    """A skip is an observation: it shows on the asset's own page, and the day is not counted as materialised.
+
+    Dagster then skips what is built from it without a word, so it is told here for that too.
+    """
     context.log.warning("Skipped: %s", reason)
-    for each in selected:
+    after = [each for each, source in SOURCE.items() if source is layer]
+    after += [ERRORS[each] for each in after]
+    wanted = context.run.asset_selection
+    for each in [*selected, *(each for each in after if wanted is None or asset_key(each, topic) in wanted)]:
         context.log_event(
             dg.AssetObservation(asset_key(each, topic), partition=context.partition_key, metadata={"skipped": reason})
         )

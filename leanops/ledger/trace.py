@@ -84,17 +84,13 @@ class _Story:
     def events(self) -> Iterator[Event]:
         landed = [row for row in self.found if row["layer"] is Layer.RAW]
         standing = [row for row in self.found if row["layer"] is Layer.STANDARDIZED]
+        stands: list[Row] | None = None
         if not landed and standing:
             # It is a record's key: the story of the message that counts.
-            yield self._event(
-                f"is the key of a record, of which {standing[0]['message_id']} is the version that counts", {}
-            )
-            landed = [
-                row
-                for each in standing
-                for row in _look(self.spark, self.catalog, [self.topic], each["message_id"])
-                if row["layer"] is Layer.RAW
-            ]
+            counts = standing[0]
+            yield self._event(f"is the key of a record, of which {counts['message_id']} is the version that counts", {})
+            stands = self._places(counts["message_id"], counts["idempotency_key"], Layer.RAW)
+            landed = [row for row in stands if row["layer"] is Layer.RAW]
         landed.sort(key=lambda row: row["landing_seq"])
         for row in landed:
             yield self._landing(row)
@@ -103,7 +99,7 @@ class _Story:
         for copy in landed[1:]:
             first = landed[0]["landing_seq"]
             yield self._event(f"number {copy['landing_seq']} is a duplicate of number {first}, and goes no further", {})
-        yield from self._fate(landed[0])
+        yield from self._fate(landed[0], stands)
 
     def _landing(self, row: Row) -> Event:
         raw = self.catalog.load_table(table(Layer.RAW, self.topic.name))
@@ -120,8 +116,8 @@ class _Story:
         what = f"{row['message_id']}, published {row['publish_time']}, landed in RAW as number {row['landing_seq']}{by}"
         return self._event(what, facts)
 
-    def _fate(self, first: Row) -> Iterator[Event]:
-        """What became of the copy that counts."""
+    def _fate(self, first: Row, stands: Sequence[Row] | None) -> Iterator[Event]:
+        """What became of the copy that counts, which `stands` where it is known already."""
         contract, name = self.topic.contract, self.topic.name
         upto = int(checkpoint_of(find_table(self.catalog, table(Layer.STANDARDIZED, name))).get("upto", 0))
         if contract is None:
@@ -131,7 +127,8 @@ class _Story:
             yield self._event("waits in RAW for the next tick", {})
             return
         error, key = _read(first, contract)
-        stands = self._places(first["message_id"], key)
+        if stands is None:
+            stands = self._places(first["message_id"], key)
         if error:
             yield from self._refused(stands, error)
             return
@@ -182,14 +179,15 @@ class _Story:
                     {},
                 )
 
-    def _places(self, message_id: str, key: str | None) -> list[Row]:
-        """Where the message, or its record, stands now."""
+    def _places(self, message_id: str, key: str | None, *also: Layer) -> list[Row]:
+        """Where the message, or its record, stands now; and in which layers it is `also` looked for by its id."""
         name = self.topic.name
         is_own = F.col("topic_name") == name
         asked = {Layer.PARSE_ERRORS: is_own & (F.col("message_id") == message_id)}
         if key is not None:
             of_record = F.col("idempotency_key") == key
             asked = {Layer.STANDARDIZED: of_record, Layer.CURATED: of_record, Layer.ERRORS: is_own & of_record}
+        asked |= {layer: F.col("message_id") == message_id for layer in also}
         there = [layer for layer in asked if find_table(self.catalog, table(layer, name)) is not None]
         return list(
             _rows(

@@ -57,14 +57,29 @@ def test_a_paused_topic_is_skipped_with_the_reason_and_is_built_when_it_is_resum
     built = tick(warm_home, "2026-01-15", "payments")
     assert built.success
     assert [event.asset_key for event in built.get_asset_materialization_events()] == [asset_key(Layer.RAW, "payments")]
-    reasons = {
-        str(event.asset_observation_data.asset_observation.metadata["skipped"].value)
+    told = {
+        event.asset_key: str(event.asset_observation_data.asset_observation.metadata["skipped"].value)
         for event in built.all_events
         if event.event_type is dg.DagsterEventType.ASSET_OBSERVATION
     }
-    assert reasons == {"payments is paused: audit. What lands is kept in RAW until it is resumed."}
+    reason = "payments is paused: audit. What lands is kept in RAW until it is resumed."
+    assert told == {asset_key(layer, "payments"): reason for layer in Layer if layer is not Layer.RAW}
     leanops("resume", "payments")
     assert metadata(tick(warm_home, "2026-01-15", "payments"), Layer.CURATED, "payments")["rows_written"] == 3
+
+
+def test_a_day_that_was_built_is_shown_as_built_when_its_checks_cannot_be_drawn_up(
+    warm_home: Home, leanops: Leanops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leanops("land", "payments", EXAMPLES / "payments.ndjson")
+
+    def fail(*_: object) -> None:
+        raise ConnectionError("the server went away")
+
+    monkeypatch.setattr(layer_step, "check_days", fail)
+    failed = run(warm_home, "2026-01-15", [asset_key(Layer.STANDARDIZED, "payments")], raise_on_error=False)
+    assert not failed.success
+    assert metadata(failed, Layer.STANDARDIZED, "payments")["rows_written"] == 5
 
 
 def test_a_step_waits_for_the_run_that_builds_the_same_topic_and_skips_when_it_takes_too_long(
