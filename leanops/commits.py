@@ -83,7 +83,7 @@ class Draft:
         try:
             change.commit()
         except CommitFailedException as error:
-            raise _overtaken(table) from error
+            raise overtaken(table) from error
         return cls(table, base, name, is_second_try=bool(left_behind))
 
     @property
@@ -129,7 +129,7 @@ class Draft:
             self.table.manage_snapshots().set_current_snapshot(ref_name=self.name).remove_branch(self.name).commit()
         except CommitFailedException as error:
             self._leave_mark()
-            raise _overtaken(self.table) from error
+            raise overtaken(self.table) from error
         published = self.table.current_snapshot()
         assert published is not None
         return published
@@ -140,7 +140,7 @@ class Draft:
         current = self.table.current_snapshot()
         if current is None or current.snapshot_id != self.base.snapshot_id or self.name not in self.table.refs():
             self._leave_mark()
-            raise _overtaken(self.table)
+            raise overtaken(self.table)
 
     def _leave_mark(self) -> None:
         """Let the next build know that this one may have written errors of rows that it has not published."""
@@ -184,7 +184,8 @@ def _first_snapshot(table: Table) -> Snapshot:
     return snapshot
 
 
-def _overtaken(table: Table) -> BuildOvertaken:
+def overtaken(table: Table) -> BuildOvertaken:
+    """What is raised when somebody else was faster."""
     return BuildOvertaken(
         f"Another build of {'.'.join(table.name())} has committed in the meantime.",
         "This one has changed nothing; what is left to do is pending and comes with the next tick.",

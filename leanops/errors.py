@@ -23,9 +23,40 @@ class Problem:
     path: str
     message: str
     fix: str | None = None
+    found: str | None = None
+    allowed: str | None = None
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" + (f" {self.fix}" if self.fix else "")
+
+    def document(self) -> dict[str, str]:
+        """The same for programs: what is known of it, key by key."""
+        known = {
+            "path": self.path,
+            "message": self.message,
+            "found": self.found,
+            "allowed": self.allowed,
+            "fix": self.fix,
+        }
+        return {key: value for key, value in known.items() if value is not None}
+
+
+class NotAllowed(ValueError):
+    """A value that its rule does not allow. Whoever knows where it stands makes a `Problem` of it."""
+
+    def __init__(
+        self, message: str, *, found: str | None = None, allowed: str | None = None, fix: str | None = None
+    ) -> None:
+        super().__init__(f"{message}: {fix}" if fix else message)
+        self.message = message
+        self.found = found
+        self.allowed = allowed
+        self.fix = fix
+
+
+def quoted(text: str) -> str:
+    """A text that people wrote, as they wrote it, in short."""
+    return repr(text if len(text) <= 60 else f"{text[:57]}…")
 
 
 class ProblemsError(LeanOpsError):
@@ -34,6 +65,7 @@ class ProblemsError(LeanOpsError):
     def __init__(self, where: str, problems: Sequence[Problem], hint: str) -> None:
         count = "one problem" if len(problems) == 1 else f"{len(problems):,} problems"
         super().__init__("\n".join([f"{where} has {count}:", *(f"  {each}" for each in problems)]) + "\n", hint)
+        self.where = where
         self.problems = tuple(problems)
 
 
@@ -45,12 +77,40 @@ class ContractInvalid(ProblemsError):
     """A contract file breaks the rules of contracts."""
 
 
+class ContractFileUnreadable(LeanOpsError):
+    """A contract file that was named is not there, or cannot be read."""
+
+
 class ContractBreaking(LeanOpsError):
     """A contract changes a column's type in a way that its table cannot follow in place."""
 
 
+class ContractReplaced(LeanOpsError):
+    """A later version of the contract is in force than the one that a run was planned with."""
+
+
+class RebuildRefused(LeanOpsError):
+    """What was rebuilt for a contract does not add up, and is not published."""
+
+
+class RehearsalImpossible(LeanOpsError):
+    """There is no contract to rehearse, or there are no rows to rehearse one on."""
+
+
+class RebuildFailed(LeanOpsError):
+    """A rebuild for a contract ended before it was published."""
+
+
+class ProposalImpossible(LeanOpsError):
+    """There is nothing to propose a contract from, or no place to write it to."""
+
+
 class ContractsMissing(LeanOpsError):
-    """There is no folder of contracts where the settings say it is."""
+    """There is no folder or bucket of contracts where the settings say it is."""
+
+
+class SchemaStoreUnavailable(LeanOpsError):
+    """The bucket of contracts cannot be reached, or does not let us in."""
 
 
 class EnvelopesInvalid(ProblemsError):

@@ -1,6 +1,7 @@
 """All settings, from the environment: one typed object. `docs/settings.md` is the same list for people."""
 
 import os
+import re
 from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,6 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from leanops.errors import Problem, SettingsInvalid
 
 PREFIX = "LEANOPS_"
+_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$)")
 
 
 class Settings(BaseSettings):
@@ -23,7 +25,10 @@ class Settings(BaseSettings):
         default=Path(".leanops"),
         description="Folder of all local state: warehouse, catalog, state store, Dagster home, logs, Spark server.",
     )
-    schemas: Path = Field(default=Path("schemas"), description="Folder of the contracts, one subfolder per topic.")
+    schemas: Path | str = Field(
+        default=Path("schemas"),
+        description="Folder of the contracts, one subfolder per topic; or `s3://bucket/prefix`.",
+    )
     first_day: date = Field(
         default=date(2025, 1, 1),
         description="The platform's first day (UTC): the first partition; older publish times are malformed.",
@@ -52,7 +57,7 @@ class Settings(BaseSettings):
         description="Spark Connect URL of an existing cluster (`sc://host:port/;token=…`). No server is started then.",
     )
 
-    @field_validator("home", "schemas")
+    @field_validator("home")
     @classmethod
     def _absolute(cls, path: Path) -> Path:
         """Processes with other working directories must mean the same folder."""
@@ -60,6 +65,16 @@ class Settings(BaseSettings):
             return path.expanduser().absolute()
         except RuntimeError as error:
             raise ValueError(str(error)) from None
+
+    @field_validator("schemas")
+    @classmethod
+    def _folder_or_bucket(cls, place: Path | str) -> Path | str:
+        """A folder is a path, a bucket a text."""
+        if not str(place).startswith("s3:/"):
+            return cls._absolute(Path(place))
+        if isinstance(place, Path) or not _BUCKET.match(place):
+            raise ValueError("a bucket of contracts is written s3://bucket/prefix")
+        return place
 
     @classmethod
     def variable(cls, field: str) -> str:

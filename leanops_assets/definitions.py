@@ -19,6 +19,10 @@ def defs() -> dg.Definitions:
     """Everything of this deployment: assets from contracts, the outside from settings."""
     from leanops.settings import Settings
     from leanops_assets import jobs
+    from leanops_assets.contracts.catch_up import build_catch_up_job
+    from leanops_assets.contracts.job import contract_job, contracts_sensor
+    from leanops_assets.contracts.rehearse import build_rehearse_job
+    from leanops_assets.contracts.reload import build_graph_sensor
     from leanops_assets.factory import topic_assets
     from leanops_assets.freshness import build_freshness, freshness_job
     from leanops_assets.manifests import PIN, planned_manifest
@@ -48,9 +52,17 @@ def defs() -> dg.Definitions:
             jobs.topic_registry,
             freshness_job(freshness),
             build_trace_job(manifest),
+            contract_job,
+            build_catch_up_job(manifest),
+            build_rehearse_job(manifest),
         ],
         schedules=schedules(),
-        sensors=[build_tick_sensor(manifest, settings), run_log],
+        sensors=[
+            build_tick_sensor(manifest, settings),
+            run_log,
+            contracts_sensor,
+            build_graph_sensor(manifest, settings),
+        ],
         resources=embedded_resources(settings),
         executor=dg.in_process_executor,
     ).with_reconstruction_metadata({PIN: manifest.version})

@@ -22,8 +22,8 @@ from dagster._core.storage.tags import BACKFILL_ID_TAG
 
 from leanops.contracts.manifest import Topic
 from leanops.contracts.model import Contract
-from leanops.errors import BuildOvertaken, TopicBusy
-from leanops.names import ERRORS, SOURCE, Layer, step_name
+from leanops.errors import BuildOvertaken, ContractReplaced, TopicBusy
+from leanops.names import ERRORS, SOURCE, Layer, step_name, table
 from leanops.settings import Settings
 from leanops_assets.checks import Verdict, check_days, check_specs
 from leanops_assets.metadata import days_metadata, preview
@@ -99,6 +99,7 @@ def build_layer_step(
         try:
             if reason is None:
                 with lease(store, f"build/{topic.name}", f"run {context.run.run_id}", PATIENCE):
+                    require_in_force(catalog, topic.name, contract)
                     built = _until_published(build, spark.session, catalog, rebuild) if selected else None
                     built_after = time.monotonic() - begun
                     verdicts: list[Verdict] = []
@@ -111,7 +112,7 @@ def build_layer_step(
                         except Exception as error:  # noqa: BLE001 - it is raised below
                             # What is built is published, and is told before the step fails.
                             unchecked = error
-        except (TopicBusy, BuildOvertaken) as error:
+        except (TopicBusy, BuildOvertaken, ContractReplaced) as error:
             reason = str(error)
         if reason:
             _tell_skipped(context, topic.name, layer, selected, reason)
@@ -152,6 +153,20 @@ def closed_gate(store: StateStore, topic: str) -> str | None:
         return None
     reason = f": {gate.reason}" if gate.reason else ""
     return f"{topic} is {gate.status.lower()}{reason}. What lands is kept in RAW until it is resumed."
+
+
+def require_in_force(catalog: "Catalog", topic: str, contract: Contract) -> None:
+    """A run that was planned with an earlier contract does not undo what the tables have been built for since."""
+    from leanops.commits import checkpoint_of
+    from leanops.tables import find_table
+
+    built_for = int(checkpoint_of(find_table(catalog, table(Layer.CURATED, topic))).get("contract-version", 0))
+    if built_for > contract.version:
+        raise ContractReplaced(
+            f"This run was planned with version {contract.version} of the contract of {topic}, whose tables have been "
+            f"built for version {built_for} since.",
+            "What is pending comes with the next tick.",
+        )
 
 
 def _tell_skipped(

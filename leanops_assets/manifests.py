@@ -18,8 +18,8 @@ def planned_manifest(settings: Settings) -> Manifest:
 
     from leanops_resources.catalog import LocalCatalog
     from leanops_resources.known_topics import compile_manifest
-    from leanops_resources.schema_store import LocalSchemaStore
+    from leanops_resources.schema_store import schema_store
 
-    manifest = compile_manifest(LocalSchemaStore(settings.schemas), LocalCatalog(home))
+    manifest = compile_manifest(schema_store(settings.schemas), LocalCatalog(home))
     manifest.save(home.manifests)
     return manifest

@@ -4,6 +4,8 @@
 |---|---|---|
 | tick | `LEANOPS_TICK_MINUTES` | requests runs of the main job for the topics of which anything has landed |
 | run_log | minute | writes what finished runs did to `ops_db.job_run_history` and `ops_db.reconciliation_log` |
+| contracts | 30 s | takes in what is uploaded to `schemas/*/pending/` (`contracts/job.py`) |
+| graph | 30 s | reloads the code location when contracts or topics have changed (`contracts/reload.py`) |
 
 The tick asks the tables' metadata alone what is pending; Spark is woken by the runs. What is pending stays pending
 until it is built, so a lost cursor loses nothing. The same work is requested once an hour at most: its run may still

@@ -8,8 +8,9 @@ import dagster as dg
 from leanops.contracts.manifest import Topic
 from leanops.names import CATALOG, Layer, asset_group, asset_path, table
 from leanops.settings import Settings
-from leanops_resources.schema_store import LocalSchemaStore, Stage
+from leanops_resources.schema_store import Stage, schema_store
 
+_Reference = dg.LocalFileCodeReference | dg.UrlCodeReference
 _KINDS = {
     Layer.RAW: {"iceberg", "parquet"},
     Layer.STANDARDIZED: {"iceberg", "spark"},
@@ -34,10 +35,9 @@ def asset_key(layer: Layer, topic: str) -> dg.AssetKey:
 def asset_spec(layer: Layer, topic: Topic, deps: Sequence[Layer], code: Path, settings: Settings) -> dg.AssetSpec:
     """The asset of a topic's layer. `code` is the module that fills it."""
     contract = topic.contract
-    references = [dg.LocalFileCodeReference(file_path=str(code), label=f"{layer} layer")]
+    references: list[_Reference] = [dg.LocalFileCodeReference(file_path=str(code), label=f"{layer} layer")]
     if contract:
-        contract_file = LocalSchemaStore(settings.schemas).where(topic.name, Stage.ACTIVE)
-        references.insert(0, dg.LocalFileCodeReference(file_path=contract_file, label="contract"))
+        references.insert(0, _contract_reference(schema_store(settings.schemas).where(topic.name, Stage.ACTIVE)))
     metadata: dict[str, object] = {
         "dagster/table_name": ".".join((CATALOG, *table(layer, topic.name))),
         "dagster/code_references": dg.CodeReferencesMetadataValue(code_references=references),
@@ -55,6 +55,13 @@ def asset_spec(layer: Layer, topic: Topic, deps: Sequence[Layer], code: Path, se
         kinds=_KINDS[layer],
         skippable=layer is not Layer.RAW,
     )
+
+
+def _contract_reference(where: str) -> _Reference:
+    """The contract of an asset: a file for the editor, or an object in a bucket."""
+    if where.startswith("s3://"):
+        return dg.UrlCodeReference(url=where, label="contract")
+    return dg.LocalFileCodeReference(file_path=where, label="contract")
 
 
 def _description(layer: Layer, topic: Topic) -> str:

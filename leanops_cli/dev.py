@@ -20,8 +20,7 @@ _STOP_SECONDS = 30
 def dev() -> None:
     """Open the platform: the Dagster UI with daemon, sensors and schedules, until Ctrl-C.
 
-    The UI listens on the loopback only, on LEANOPS_PORT. A new topic or contract is in the graph after «Reload» of the
-    code location.
+    The UI listens on the loopback only, on LEANOPS_PORT. New topics and contracts are in the graph within a minute.
     """
     from leanops_assets.instance import PROJECT, prepare_dagster_home
     from leanops_resources.spark.server import running

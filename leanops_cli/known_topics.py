@@ -12,10 +12,10 @@ from leanops.settings import Settings
 def require_known(topics: Iterable[str], settings: Settings, otherwise: str = "`leanops topics` lists them.") -> None:
     """Each topic has a folder among the contracts, or something has landed for it."""
     from leanops_resources.catalog import LocalCatalog
-    from leanops_resources.schema_store import LocalSchemaStore
+    from leanops_resources.schema_store import schema_store
 
     known = {
-        *LocalSchemaStore(settings.schemas).topics(),
+        *schema_store(settings.schemas).topics(),
         *LocalCatalog(Home(settings.home).prepare()).raw_topics(),
     }
     for topic in map(topic_name, topics):

@@ -14,6 +14,7 @@ from leanops_cli.errors import errors
 from leanops_cli.gate import pause, resume
 from leanops_cli.land import land
 from leanops_cli.ledger import ledger
+from leanops_cli.schema import schema
 from leanops_cli.spark import spark
 from leanops_cli.sql import sql
 from leanops_cli.tick import tick
@@ -40,6 +41,7 @@ app.command()(pause)
 app.command()(resume)
 app.command()(sql)
 app.command()(topics)
+app.add_typer(schema, name="schema")
 app.add_typer(spark, name="spark")
 
 

@@ -20,13 +20,13 @@ def topics(
     """
     from leanops_resources.catalog import LocalCatalog
     from leanops_resources.known_topics import compile_manifest
-    from leanops_resources.schema_store import LocalSchemaStore
+    from leanops_resources.schema_store import schema_store
     from leanops_resources.state.sqlite import SqliteStateStore
 
     settings = Settings.load()
     home = Home(settings.home).prepare()
     gates = SqliteStateStore(home.state).gates()
-    store = LocalSchemaStore(settings.schemas)
+    store = schema_store(settings.schemas)
     manifest = compile_manifest(store, LocalCatalog(home))
     catalog = LocalCatalog(home).load()
     rows = [
@@ -41,7 +41,7 @@ def topics(
         print_table(list(rows[0]), [list(row.values()) for row in rows], right=("raw_rows",))
 
     for stray in store.strays():
-        typer.echo(f"warning: {settings.schemas / stray} is no topic: its name is no safe table name.", err=True)
+        typer.echo(f"warning: {settings.schemas}/{stray} is no topic: its name is no safe table name.", err=True)
     broken = [topic.contract_problem for topic in manifest.topics if topic.contract_problem]
     for problem in broken:
         typer.echo(f"error: {problem}", err=True)

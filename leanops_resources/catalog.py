@@ -2,9 +2,11 @@
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from filelock import FileLock
@@ -15,6 +17,9 @@ from sqlalchemy.exc import DatabaseError
 from leanops.home import Home
 from leanops.names import CATALOG, NAMESPACES, RAW_DB, topic_of_raw_table
 from leanops_resources.sqlite_faults import BUSY_SECONDS, named
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _IF_DAMAGED = (
     "It is the catalog; the tables' files under warehouse/ are untouched. Put its last good copy in its place, or "
@@ -33,47 +38,79 @@ class IcebergCatalog(ABC):
     def spark_conf(self) -> Mapping[str, str]:
         """What a Spark session has to be told to see the same catalog."""
 
+    @abstractmethod
+    def branch(self) -> "AbstractContextManager[CatalogBranch]":
+        """An empty catalog beside this one, for as long as a rebuild needs it."""
+
     def raw_topics(self) -> Sequence[str]:
         """The topics that have ever landed anything."""
         topics = (topic_of_raw_table(name) for _, name in self.load().list_tables(RAW_DB))
         return sorted(topic for topic in topics if topic)
 
 
+class CatalogBranch(IcebergCatalog):
+    """A catalog beside the platform's, in which a topic is rebuilt."""
+
+    @abstractmethod
+    def seen_from(self, spark: "SparkSession", identifier: tuple[str, str]) -> "DataFrame":
+        """A table of this catalog, in a session whose own catalog is the platform's."""
+
+
 class LocalCatalog(IcebergCatalog):
     """The catalog in a SQLite file, the tables in a folder beside it."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, file: Path | None = None, name: str = CATALOG) -> None:
         self._home = home
+        self._file = file or home.catalog
+        self._name = name
+
+    @contextmanager
+    def branch(self) -> "Iterator[CatalogBranch]":
+        with TemporaryDirectory(prefix="branch_", dir=self._home.path) as folder:
+            yield _LocalBranch(self._home, Path(folder) / "catalog.db")
 
     def load(self) -> Catalog:
         try:
             # Whoever is first creates the file; PyIceberg does not expect company at that.
-            with FileLock(self._home.catalog.with_suffix(".lock")):
-                _write_ahead(self._home.catalog)
+            with FileLock(self._file.with_suffix(".lock")):
+                _write_ahead(self._file)
                 catalog = SqlCatalog(
-                    CATALOG,
-                    uri=f"sqlite:///{quote(str(self._home.catalog))}?timeout={BUSY_SECONDS}",
+                    self._name,
+                    uri=f"sqlite:///{quote(str(self._file))}?timeout={BUSY_SECONDS}",
                     warehouse=f"file://{self._home.warehouse}",
                 )
                 missing = set(NAMESPACES) - {".".join(name) for name in catalog.list_namespaces()}
                 for namespace in missing:
                     catalog.create_namespace(namespace)
         except (sqlite3.DatabaseError, DatabaseError) as error:
-            raise named(error, self._home.catalog, _IF_DAMAGED) from error
+            raise named(error, self._file, _IF_DAMAGED) from error
         return catalog
 
     def spark_conf(self) -> Mapping[str, str]:
-        prefix = f"spark.sql.catalog.{CATALOG}"
+        prefix = f"spark.sql.catalog.{self._name}"
         return {
             prefix: "org.apache.iceberg.spark.SparkCatalog",
             f"{prefix}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
-            f"{prefix}.uri": f"jdbc:sqlite:{self._home.catalog}?busy_timeout={BUSY_SECONDS * 1000}",
+            f"{prefix}.uri": f"jdbc:sqlite:{self._file}?busy_timeout={BUSY_SECONDS * 1000}",
             f"{prefix}.jdbc.schema-version": "V1",
             f"{prefix}.warehouse": f"file://{self._home.warehouse}",
             # With its cache on, Spark does not see what PyIceberg has just committed.
             f"{prefix}.cache-enabled": "false",
             "spark.sql.defaultCatalog": CATALOG,
         }
+
+
+class _LocalBranch(LocalCatalog, CatalogBranch):
+    """A catalog file of its own. The tables' files stand where those of the platform's tables do."""
+
+    def seen_from(self, spark: "SparkSession", identifier: tuple[str, str]) -> "DataFrame":
+        # Catalogs of one file are told apart by their names, and a session has its own catalog under ours.
+        name = self._file.parent.name
+        other = LocalCatalog(self._home, self._file, name)
+        other.load().register_table(identifier, self.load().load_table(identifier).metadata_location)
+        for key, value in other.spark_conf().items():
+            spark.conf.set(key, value)
+        return spark.read.table(".".join(f"`{part}`" for part in (name, *identifier)))
 
 
 def _write_ahead(path: Path) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from leanops.home import Home
 from leanops.settings import Settings
-from leanops_resources.schema_store import LocalSchemaStore, SchemaStore
+from leanops_resources.schema_store import SchemaStore, schema_store
 from leanops_resources.state.sqlite import SqliteStateStore
 from leanops_resources.state.store import StateStore
 
@@ -55,7 +55,7 @@ class SchemaStoreResource(dg.ConfigurableResource[None]):
 
     @property
     def store(self) -> SchemaStore:
-        return LocalSchemaStore(Path(self.folder))
+        return schema_store(self.folder)
 
 
 class BuildOptions(dg.ConfigurableResource[None]):

@@ -2,23 +2,46 @@
 
 import hashlib
 import re
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    field_validator,
+)
 from pydantic_core.core_schema import ValidationInfo
 
-from leanops.contracts.column_types import ColumnType
+from leanops.contracts.column_types import DECIMAL_RULE, SIMPLE_TYPES, ColumnType
+from leanops.errors import NotAllowed, quoted
 from leanops.names import SAFE_NAME, SYSTEM_COLUMNS
+from leanops.standardized.flatten_plan import column_name
 
 MAX_COLUMNS = 2000
 """More columns than this in one contract is a mistake, not a table."""
+
+MAX_OWNERS = 100
+MAX_VERSION = 2**31 - 1
+"""Tables keep the version as an INT."""
 
 ENVELOPE_TARGETS = ("idempotency_key",)
 """System columns that an envelope column may fill; the others come with the message itself."""
 
 EPOCH_FORMATS = ("epoch_seconds", "epoch_millis", "epoch_micros")
+FORMATTED_TYPES = ("DATE", "TIMESTAMP")
+"""The only types whose values can be written in more than one way."""
+
+NAME_RULE = "at most 64 lower-case letters, digits and _, beginning with a letter"
+SOURCE_RULE = "a dotted path, such as _metadata.idempotencyKeyResource"
+OWNER_RULE = "team:NAME or an e-mail address"
 _PATTERN_LETTERS = set("GyDMLdQqEFahKkHmsSVzOXxZ")
+_OTHER_LETTERS = str.maketrans("YD", "yd")  # what other tools write for the year and the day of the month
 _SOURCE = re.compile(r"[^.\s]+(\.[^.\s]+)*")
 _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+", re.ASCII)
 
@@ -27,63 +50,137 @@ def _column_type(text: Any) -> ColumnType:
     if isinstance(text, ColumnType):
         return text
     if not isinstance(text, str):
-        raise ValueError('a type is a string, such as "BIGINT"')
+        raise NotAllowed('a type is a string, such as "BIGINT"')
     return ColumnType.parse(text)
 
 
-def _safe_name(text: str) -> str:
+def _table_name(text: str) -> str:
     if not SAFE_NAME.fullmatch(text):
-        raise ValueError(f"{text!r} is no column name: use lower-case letters, digits and _, beginning with a letter")
+        raise NotAllowed(f"{quoted(text)} is no topic's name, which is part of tables and paths: {NAME_RULE}")
+    return text
+
+
+def _column_name(text: str) -> str:
+    if not SAFE_NAME.fullmatch(text):
+        standardized = column_name(tuple(text.split("."))) if text.strip() else ""
+        fix = f"write {standardized!r}" if SAFE_NAME.fullmatch(standardized) else None
+        raise NotAllowed(f"{quoted(text)} is no column name, which is {NAME_RULE}", fix=fix)
+    return text
+
+
+def _source(text: str) -> str:
+    if not _SOURCE.fullmatch(text):
+        mended = re.sub(r"\.{2,}", ".", text.strip().strip("."))
+        fix = f"write {quoted(mended)}" if _SOURCE.fullmatch(mended) else None
+        raise NotAllowed(f"{quoted(text)} is no dotted path, such as _metadata.idempotencyKeyResource", fix=fix)
     return text
 
 
 def _owner(text: str) -> str:
     if not _OWNER.fullmatch(text):
-        raise ValueError(f"{text!r} is no owner: write team:NAME or an e-mail address")
+        team = f"team:{text}"
+        fix = f"write {quoted(team)}" if _OWNER.fullmatch(team) else None
+        raise NotAllowed(f"{quoted(text)} is no owner, which is {OWNER_RULE}", fix=fix)
     return text
 
 
+def _is_format(layout: str, kind: ColumnType) -> bool:
+    if layout in EPOCH_FORMATS:
+        return kind.name == "TIMESTAMP"
+    letters = set(re.findall(r"[A-Za-z]", re.sub(r"'[^']*'", "", layout)))
+    return bool(letters) and letters <= _PATTERN_LETTERS
+
+
+def _pattern(rule: re.Pattern[str]) -> WithJsonSchema:
+    """The rule as editors know it."""
+    return WithJsonSchema({"type": "string", "pattern": f"^({rule.pattern})$"})
+
+
+_TYPES = WithJsonSchema(
+    {
+        "anyOf": [
+            *({"const": name, "description": meaning} for name, meaning in SIMPLE_TYPES.items()),
+            {
+                "type": "string",
+                "pattern": r"^DECIMAL\((0?[1-9]|[12][0-9]|3[0-8]),(0?[0-9]|[12][0-9]|3[0-8])\)$",
+                "description": f"a number of p digits, s of them behind the point: {DECIMAL_RULE}",
+            },
+        ]
+    }
+)
+TableName = Annotated[str, AfterValidator(_table_name), _pattern(SAFE_NAME)]
+ColumnName = Annotated[str, AfterValidator(_column_name), _pattern(SAFE_NAME)]
+TypeName = Annotated[ColumnType, BeforeValidator(_column_type), PlainSerializer(str), _TYPES]
+Source = Annotated[str, AfterValidator(_source), _pattern(_SOURCE)]
+Owner = Annotated[str, AfterValidator(_owner), _pattern(_OWNER)]
+
+
 class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class EnvelopeColumn(_Strict):
-    """A column that is filled from a field of the payload's envelope, `source` being its dotted path."""
+    """A column that is filled from a field of the payload's envelope."""
 
-    name: Annotated[str, AfterValidator(_safe_name)]
-    source: str
+    name: ColumnName = Field(examples=["idempotency_key"])
+    """The column's name. `idempotency_key` says which record a message is a version of."""
+    source: Source = Field(examples=["_metadata.idempotencyKeyResource"])
+    """The field's dotted path, as the producer writes it."""
 
     @field_validator("name")
     @classmethod
     def _fillable(cls, name: str) -> str:
         if name in SYSTEM_COLUMNS and name not in ENVELOPE_TARGETS:
-            raise ValueError(f"{name} comes with the message itself and cannot be filled from the payload")
+            raise NotAllowed(
+                f"{name} comes with the message itself and cannot be filled from the payload",
+                allowed=f"{' or '.join(ENVELOPE_TARGETS)}, or a name that no system column has",
+                fix="choose another name",
+            )
         return name
-
-    @field_validator("source")
-    @classmethod
-    def _dotted_path(cls, source: str) -> str:
-        if not _SOURCE.fullmatch(source):
-            raise ValueError(f"{source!r} is no dotted path, such as _metadata.idempotencyKeyResource")
-        return source
 
 
 class PayloadColumn(_Strict):
-    """A typed column of Curated, by the name that the payload's field has in Standardized."""
+    """A typed column of Curated."""
 
-    name: Annotated[str, AfterValidator(_safe_name)]
-    type: Annotated[ColumnType, BeforeValidator(_column_type), PlainSerializer(str)]
-    format: str | None = None
+    name: ColumnName = Field(examples=["event_timestamp"])
+    """The name that the payload's field has in Standardized: `event.userId` is `event_userid`."""
+    type: TypeName = Field(examples=["STRING", "DECIMAL(18,2)"])
+    """What every value must fit exactly. What does not fit is an error, never NULL and never another value."""
+    format: str | None = Field(default=None, examples=["dd.MM.yyyy", *EPOCH_FORMATS])
+    """How a DATE or TIMESTAMP is written, such as `dd.MM.yyyy`; for a TIMESTAMP also one of the `epoch_` formats."""
     cde: bool = False
+    """Whether this is a Critical Data Element: null, missing or blank breaks the row."""
     default: str | None = None
+    """Fills a missing value, written as text in the type's own form, whatever the `format`. A CDE has none."""
     description: str | None = None
+    """Shown in the UI."""
 
     @field_validator("name")
     @classmethod
     def _not_a_system_column(cls, name: str) -> str:
         if name in SYSTEM_COLUMNS:
-            raise ValueError(f"{name} is a column that the platform fills: choose another name")
+            raise NotAllowed(
+                f"{name} is a column that the platform fills",
+                allowed=f"any name but {', '.join(SYSTEM_COLUMNS)}",
+                fix="choose another name",
+            )
         return name
+
+    @field_validator("format")
+    @classmethod
+    def _readable_format(cls, layout: str | None, info: ValidationInfo) -> str | None:
+        kind = info.data.get("type")
+        if layout is None or kind is None or kind.name not in FORMATTED_TYPES:
+            return layout
+        if not _is_format(layout, kind):
+            nearest = get_close_matches(layout[:60], EPOCH_FORMATS, n=1) or [layout.translate(_OTHER_LETTERS)]
+            epochs = f", or {', '.join(EPOCH_FORMATS)}" if kind.name == "TIMESTAMP" else ""
+            raise NotAllowed(
+                f"{quoted(layout)} is no pattern of a {kind}, such as dd.MM.yyyy{epochs}",
+                allowed=f"a pattern such as dd.MM.yyyy{epochs}",
+                fix=f"write {quoted(nearest[0])}" if _is_format(nearest[0], kind) else None,
+            )
+        return layout
 
     @field_validator("default")
     @classmethod
@@ -91,43 +188,74 @@ class PayloadColumn(_Strict):
         if default is None:
             return None
         if info.data.get("cde"):
-            raise ValueError("a Critical Data Element has no default: it would hide the violation")
+            raise NotAllowed(
+                "a Critical Data Element has no default: it would hide the violation",
+                allowed="no default for a column with cde true",
+                fix="take the default away, or set cde to false",
+            )
         kind = info.data.get("type")
         if kind is not None and not kind.accepts(default):
-            raise ValueError(f"{default!r} is no {kind}")
+            plain = default.strip().lower()
+            raise NotAllowed(
+                f"{quoted(default)} is no {kind}, which is {kind.meaning}",
+                allowed=f"{kind} as text: {kind.meaning}",
+                fix=f"write {quoted(plain)}" if kind.accepts(plain) else None,
+            )
         return default
-
-    @field_validator("format")
-    @classmethod
-    def _readable_format(cls, layout: str | None, info: ValidationInfo) -> str | None:
-        if layout is None or str(info.data.get("type")) not in ("DATE", "TIMESTAMP") or layout in EPOCH_FORMATS:
-            return layout
-        letters = set(re.findall(r"[A-Za-z]", re.sub(r"'[^']*'", "", layout)))
-        if not letters or letters - _PATTERN_LETTERS:
-            raise ValueError(f"{layout!r} is no pattern of a date or time, such as dd.MM.yyyy")
-        return layout
 
 
 class Thresholds(_Strict):
     """When a check of the topic fails."""
 
-    cde_percent: Annotated[float, Field(gt=0, le=100, strict=False)] = 5.0
+    cde_percent: Annotated[float, Field(gt=0, le=100)] = 5.0
     """More rows of a day than this break a Critical Data Element: an error, and not just a warning."""
-    silent_hours: Annotated[float, Field(gt=0, strict=False)] | None = None
+    silent_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Nothing has landed for so long; when it is not set, the topic's own rhythm says how long is too long."""
 
 
 class Contract(_Strict):
-    """What a topic's producer promises. `table_name` is the topic's name."""
+    """What a topic's producer promises."""
 
-    table_name: Annotated[str, AfterValidator(_safe_name)]
-    version: Annotated[int, Field(ge=1)] = 1
+    table_name: TableName = Field(examples=["orders"])
+    """The topic, which is also the name of its folder."""
+    version: Annotated[int, Field(ge=1, le=MAX_VERSION)] = 1
+    """Raised with every change. It is shown in the UI and kept with every error."""
     description: str | None = None
-    owners: tuple[Annotated[str, AfterValidator(_owner)], ...] = Field(default=(), strict=False)
-    envelope_columns: tuple[EnvelopeColumn, ...] = Field(strict=False, max_length=MAX_COLUMNS)
-    payload_columns: tuple[PayloadColumn, ...] = Field(strict=False, min_length=1, max_length=MAX_COLUMNS)
+    """Shown in the UI."""
+    owners: tuple[Owner, ...] = Field(default=(), strict=False, max_length=MAX_OWNERS)
+    """Who answers for the topic: `team:NAME` or e-mail addresses."""
+    envelope_columns: tuple[EnvelopeColumn, ...] = Field(
+        strict=False,
+        max_length=MAX_COLUMNS,
+        examples=[[{"name": "idempotency_key", "source": "_metadata.idempotencyKeyResource"}]],
+    )
+    """Columns filled from fields of the payload that are about the message."""
+    payload_columns: tuple[PayloadColumn, ...] = Field(
+        strict=False,
+        min_length=1,
+        max_length=MAX_COLUMNS,
+        examples=[[{"name": "event_timestamp", "type": "TIMESTAMP"}]],
+    )
+    """The columns of Curated."""
 
     thresholds: Thresholds = Thresholds()
+    """When checks of the topic fail, where the defaults do not suit it."""
+
+    @field_validator("owners", "envelope_columns", "payload_columns", mode="before")
+    @classmethod
+    def _few_enough(cls, items: Any, info: ValidationInfo) -> Any:
+        """Too many are one problem of their number, and not thousands of what is wrong with each."""
+        are_owners = info.field_name == "owners"
+        most, what = (MAX_OWNERS, "owners") if are_owners else (MAX_COLUMNS, "columns")
+        if isinstance(items, list | tuple) and len(items) > most:
+            raise NotAllowed(
+                f"{len(items):,} {what} are more than the {most:,} that a contract may have",
+                found=f"{len(items):,} {what}",
+                fix=None
+                if are_owners
+                else "keep those that people ask for: Standardized holds every field all the same",
+            )
+        return items
 
     @property
     def column_names(self) -> list[str]:
@@ -136,6 +264,8 @@ class Contract(_Strict):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Tells contracts apart by what they say of rows, whether or not somebody has raised the version."""
-        said = self.model_dump_json(exclude={"thresholds", "owners", "description"})
+        """Tells contracts apart by what they say of rows, whatever their versions are."""
+        columns = {"__all__": {"description"}}
+        about_people = {"table_name": True, "version": True, "thresholds": True, "owners": True, "description": True}
+        said = self.model_dump_json(exclude={**about_people, "envelope_columns": columns, "payload_columns": columns})
         return hashlib.sha256(said.encode()).hexdigest()[:16]

@@ -91,22 +91,39 @@ def ensure_curated_table(catalog: Catalog, topic: str, contract: Contract) -> Ta
     return made
 
 
+def reshape_curated_table(made: Table, contract: Contract) -> None:
+    """Drop the columns that the contract no longer has, or has as a type that they cannot follow into in place.
+
+    Only for a table that nobody reads and whose rows are all made anew.
+    """
+    wanted = {field.name: field.field_type for field in curated_schema(contract).fields}
+    with made.update_schema(allow_incompatible_changes=True) as update:
+        for field in made.schema().fields:
+            kind = wanted.get(field.name)
+            if kind is None or not (kind == field.field_type or _is_wider(kind, field.field_type)):
+                update.delete_column(field.name)
+
+
 def _widen(update: UpdateSchema, topic: str, field: NestedField, held: IcebergType) -> None:
     """Change a column's type if every value that it holds is a value of the new type too."""
     if not _is_wider(field.field_type, held):
         name = ".".join(table(Layer.CURATED, topic))
         raise ContractBreaking(
             f"The contract of {topic} makes {field.name} {field.field_type}, and in {name} it is {held}.",
-            f'Give the column another name; or build the table anew from RAW: leanops sql "DROP TABLE {name}".',
+            f"Submit it as a new version (leanops schema submit): {topic} is then rebuilt for it.",
         )
     update.update_column(field.name, field.field_type)
 
 
 def _is_wider(new: IcebergType, held: IcebergType) -> bool:
-    """INT to BIGINT, FLOAT to DOUBLE, a DECIMAL of more digits. PyIceberg itself would let the scale change too."""
-    if isinstance(new, DecimalType) and isinstance(held, DecimalType):
-        return new.scale == held.scale and new.precision > held.precision
-    return (held, new) in ((IntegerType(), LongType()), (FloatType(), DoubleType()))
+    """PyIceberg itself would let the scale of a DECIMAL change too."""
+    return _contract_type(new).is_wider_than(_contract_type(held))
+
+
+def _contract_type(kind: IcebergType) -> ColumnType:
+    if isinstance(kind, DecimalType):
+        return ColumnType("DECIMAL", kind.precision, kind.scale)
+    return ColumnType(next(name for name, each in _ICEBERG_TYPES.items() if each == kind))
 
 
 def ensure_errors_table(catalog: Catalog) -> Table:

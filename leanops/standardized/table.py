@@ -58,6 +58,17 @@ def ensure_standardized_table(catalog: Catalog, topic: str, contract: Contract) 
     return add_columns(made, plan_of(made, contract).columns)
 
 
+def reshape_standardized_table(made: Table) -> None:
+    """Drop every column that messages have brought, for a table that nobody reads and that is made anew from RAW.
+
+    When the contract maps another envelope, fields stand in other columns than before.
+    """
+    with made.update_schema(allow_incompatible_changes=True) as update:
+        for field in made.schema().fields:
+            if field.name not in STANDARDIZED_SCHEMA.column_names:
+                update.delete_column(field.name)
+
+
 def ensure_parse_errors_table(catalog: Catalog) -> Table:
     """The one table of all topics' parse errors."""
     return ensure_table(catalog, table(Layer.PARSE_ERRORS, ""), PARSE_ERRORS_SCHEMA, PARSE_ERRORS_PARTITIONS)

@@ -1,0 +1,146 @@
+"""Rebuild a topic for a contract that its tables cannot follow in place: beside them, published whole or not at all.
+
+A branch of an Iceberg table shares the table's columns, so a column of another type would show before its rows do.
+Here the whole topic branches off: its tables are registered in a catalog of their own, as they stand. What is built
+there has its own columns, checkpoints and errors, and nobody else sees it. Its snapshots become the tables' own in one
+commit for each, columns and rows together, if nobody has committed meanwhile.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetCurrentSchemaUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+)
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from leanops.commits import current_id, overtaken, replace_rows
+from leanops.contracts.model import Contract
+from leanops.curated.build import build_curated
+from leanops.curated.table import reshape_curated_table
+from leanops.errors import RebuildRefused
+from leanops.inventory import table_totals
+from leanops.ledger.account import Account
+from leanops.ledger.draw_up import draw_up
+from leanops.names import ERRORS, SOURCE, Layer, spark_table, table
+from leanops.ops.drift_log import DRIFT_LOG, log_drift
+from leanops.standardized.build import build_standardized
+from leanops.standardized.table import plan_of, reshape_standardized_table
+from leanops.tables import find_table
+
+LAYERS = tuple(SOURCE)
+"""What is built, in this order."""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a rebuild has made of a topic, beside what stood there before."""
+
+    rows_before: dict[Layer, int]
+    rows_after: dict[Layer, int]
+    accounts: Sequence[Account]
+
+
+@dataclass(frozen=True)
+class TopicBranch:
+    """A topic's tables in a catalog of their own, and a session in which that catalog is the platform's."""
+
+    live: Catalog
+    branch: Catalog
+    spark: SparkSession
+    topic: str
+
+    @classmethod
+    def off(cls, live: Catalog, branch: Catalog, spark: SparkSession, topic: str) -> "TopicBranch":
+        """Branch off where the tables stand now; `branch` is an empty catalog."""
+        for identifier in (*(table(layer, topic) for layer in Layer), DRIFT_LOG):
+            if there := find_table(live, identifier):
+                branch.register_table(identifier, there.metadata_location)
+        return cls(live, branch, spark, topic)
+
+    def rebuild(self, old: Contract | None, new: Contract, say: Callable[[str], None]) -> Rebuilt:
+        """Build both layers for the new contract and draw up their ledger. `RebuildRefused` when it does not close."""
+        before = self._rows()
+        self._reshape(old, new)
+        for layer, build in zip(LAYERS, (build_standardized, build_curated), strict=True):
+            say(f"building {layer} beside what readers see")
+            build(lambda: self.spark, self.branch, self.topic, new)
+        say("drawing up the ledger of what was built")
+        accounts = [each for layer in LAYERS for each in draw_up(self.spark, self.branch, self.topic, new, layer)]
+        if wrong := [each for each in accounts if not each.is_clean]:
+            days = ", ".join(f"{each.layer} of {each.day} ({each.findings.count:,} rows)" for each in wrong[:5])
+            raise RebuildRefused(
+                f"The ledger of the rebuilt {self.topic} does not close: {days}.",
+                "Nothing was changed, and the topic goes on with the contract that it has.",
+            )
+        return Rebuilt(before, self._rows(), accounts)
+
+    def publish(self, read: Callable[[Layer], DataFrame], contract: Contract) -> None:
+        """Make the branch what readers see: the errors first, as in every build, then layer by layer.
+
+        `read` gives the errors of the branch in a session whose tables are those that readers see.
+        """
+        for layer in LAYERS:
+            built = self.branch.load_table(table(layer, self.topic))
+            there = find_table(self.live, table(layer, self.topic))
+            if there is not None and (current_id(there), there.schema()) == (current_id(built), built.schema()):
+                continue
+            is_own = F.col("topic_name") == self.topic
+            replace_rows(read(ERRORS[layer]).where(is_own), spark_table(ERRORS[layer], self.topic), is_own)
+            if there is None:
+                self.live.register_table(table(layer, self.topic), built.metadata_location)
+            else:
+                _publish(self.live, there, built)
+        standardized = self.live.load_table(table(Layer.STANDARDIZED, self.topic))
+        log_drift(self.live, self.topic, plan_of(standardized, contract))
+
+    def _reshape(self, old: Contract | None, new: Contract) -> None:
+        """Drop the columns that do not outlive the old contract."""
+        standardized, curated = (find_table(self.branch, table(layer, self.topic)) for layer in LAYERS)
+        if standardized and old and old.envelope_columns != new.envelope_columns:
+            reshape_standardized_table(standardized)
+        if curated:
+            reshape_curated_table(curated, new)
+
+    def _rows(self) -> dict[Layer, int]:
+        tables = {layer: find_table(self.branch, table(layer, self.topic)) for layer in LAYERS}
+        return {layer: table_totals(there).rows if there else 0 for layer, there in tables.items()}
+
+
+def _publish(live: Catalog, there: Table, built: Table) -> None:
+    """Give a table the columns and snapshots of its branch, in one commit."""
+    requirements = (
+        AssertTableUUID(uuid=there.metadata.table_uuid),
+        AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current_id(there)),
+    )
+    try:
+        live.commit_table(there, requirements, tuple(_updates(there, built)))
+    except CommitFailedException as error:
+        raise overtaken(there) from error
+
+
+def _updates(there: Table, built: Table) -> Iterator[TableUpdate]:
+    known_columns = {schema.schema_id for schema in there.metadata.schemas}
+    for schema in built.metadata.schemas:
+        if schema.schema_id not in known_columns:
+            yield AddSchemaUpdate(schema_=schema)
+    yield SetCurrentSchemaUpdate(schema_id=built.metadata.current_schema_id)
+    known = {snapshot.snapshot_id for snapshot in there.metadata.snapshots}
+    for snapshot in sorted(built.metadata.snapshots, key=lambda each: each.sequence_number or 0):
+        if snapshot.snapshot_id not in known:
+            yield AddSnapshotUpdate(snapshot=snapshot)
+    if newest := current_id(built):
+        yield SetSnapshotRefUpdate.model_validate(
+            {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": newest}
+        )

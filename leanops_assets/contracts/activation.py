@@ -1,0 +1,179 @@
+"""From an upload to the active contract: validated, compared, its tables made to follow, and put in its place.
+
+An upload stays under `pending/` until all else is done. Wherever it is killed, doing it again ends in the same place:
+every log knows what it holds already, tables that follow are left alone, and an upload that is active is only removed.
+Nobody builds the topic meanwhile, so no upload disturbs a tick, and of two uploads at once the second meets the
+contract of the first.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from leanops.contracts.diff import Diff, Impact, diff, require_successor
+from leanops.contracts.error_document import error_document
+from leanops.contracts.model import Contract
+from leanops.contracts.reading import read_contract
+from leanops.errors import ContractBreaking, ContractInvalid, LeanOpsError, RebuildFailed
+from leanops.names import is_topic, table
+from leanops.settings import Settings
+from leanops_assets.layer_step import PATIENCE
+from leanops_resources.schema_store import CONTRACT_FILE, ERROR_FILE, SchemaStore, Stage, Upload
+from leanops_resources.state.lease import lease
+from leanops_resources.state.store import Gate, GateStatus, StateStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from leanops.rebuild import Rebuilt
+    from leanops_resources.catalog import IcebergCatalog
+
+_REBUILDING = "it is being rebuilt for version"
+
+
+@dataclass(frozen=True)
+class Activated:
+    """A contract that is active now, what it has changed, and what its rebuild has made, if it took one."""
+
+    topic: str
+    contract: Contract
+    diff: Diff
+    rebuilt: "Rebuilt | None" = None
+
+
+@dataclass(frozen=True)
+class Activation:
+    """What is needed to take uploads in. `say` is told how far it is."""
+
+    settings: Settings
+    store: SchemaStore
+    state: StateStore
+    catalog: "IcebergCatalog"
+    sessions: "Callable[[], SparkSession]"
+    say: Callable[[str], None]
+
+    def take_in(self, upload: Upload) -> Activated | None:
+        """Make an upload the active contract; None if somebody else has. A refusal is raised once it is filed."""
+        with lease(self.state, f"build/{upload.topic}", "a contract upload", PATIENCE):
+            if self.store.read(upload.topic, Stage.PENDING, upload.name) != upload.content:
+                return None
+            active = self._active(upload.topic)
+            try:
+                return self._activate(upload, active)
+            except LeanOpsError as error:
+                self._refuse(upload, active, error)
+                raise
+            except Exception as error:
+                failed = RebuildFailed(
+                    f"{upload.topic} could not be rebuilt: {type(error).__name__}: {str(error).splitlines()[0]}.",
+                    "Nothing was changed, and it goes on with the contract that it has. Submit the new one again.",
+                )
+                self._refuse(upload, active, failed)
+                raise failed from error
+
+    def _active(self, topic: str) -> Contract | None:
+        """The contract that is active, if it can be used."""
+        content = self.store.read(topic, Stage.ACTIVE)
+        try:
+            return read_contract(content, topic, self.store.where(topic, Stage.ACTIVE)) if content else None
+        except ContractInvalid:
+            return None
+
+    def _activate(self, upload: Upload, active: Contract | None) -> Activated:
+        topic, where = upload.topic, self.store.where(upload.topic, Stage.PENDING, upload.name)
+        contract = read_contract(upload.content, topic, where)
+        replaced = self.store.read(topic, Stage.ACTIVE)
+        activated = Activated(topic, contract, diff(active, contract))
+        if replaced != upload.content:
+            if active:
+                require_successor(active, contract, where)
+            activated = self._follow(topic, active, contract)
+            self._log(activated, upload.by)
+            self._archive(topic, active, replaced)
+            self.store.write(topic, Stage.ACTIVE, upload.content)
+        self._open_gate(topic)
+        self.store.remove(upload)
+        return activated
+
+    def _follow(self, topic: str, active: Contract | None, contract: Contract) -> Activated:
+        """Make the tables what the contract needs: in place if they can follow, else by a rebuild."""
+        from leanops.curated.table import ensure_curated_table, ensure_errors_table
+        from leanops.ops.drift_log import log_type_changes
+        from leanops.standardized.table import ensure_parse_errors_table, ensure_standardized_table
+
+        changes, catalog = diff(active, contract), self.catalog.load()
+        log_type_changes(catalog, topic, contract.version, changes)
+        ensure_parse_errors_table(catalog)
+        ensure_errors_table(catalog)
+        if changes.impact is not Impact.BREAKING:
+            try:
+                ensure_standardized_table(catalog, topic, contract)
+                ensure_curated_table(catalog, topic, contract)
+                return Activated(topic, contract, changes)
+            except ContractBreaking:
+                self.say("its tables are of a contract that is gone, and cannot follow")
+        return Activated(topic, contract, changes, self._rebuild(topic, active, contract))
+
+    def _rebuild(self, topic: str, active: Contract | None, contract: Contract) -> "Rebuilt":
+        from leanops.rebuild import TopicBranch
+        from leanops_resources.spark.session import attach
+
+        if not self._is_held_by_hand(topic):
+            reason = f"{_REBUILDING} {contract.version}"
+            self.state.set_gate(topic, Gate(processing_enabled=False, status=GateStatus.PAUSED, reason=reason))
+        self.say(f"{topic} is paused, and is rebuilt for version {contract.version}")
+        with self.catalog.branch() as branch:
+            session = attach(self.settings, branch)
+            try:
+                built = TopicBranch.off(self.catalog.load(), branch.load(), session, topic)
+                rebuilt = built.rebuild(active, contract, self.say)
+                self.say("its ledger is closed: publishing")
+                built.publish(lambda layer: branch.seen_from(self.sessions(), table(layer, topic)), contract)
+            finally:
+                session.stop()
+        return rebuilt
+
+    def _log(self, activated: Activated, by: str | None) -> None:
+        from leanops.ops.schema_versions import log_version
+
+        log_version(self.catalog.load(), activated.topic, activated.contract, activated.diff, by)
+
+    def _archive(self, topic: str, active: Contract | None, replaced: bytes | None) -> None:
+        """Keep the contract that is replaced, under its version; one that is there already is not written over."""
+        if replaced is None:
+            return
+        place = f"v{active.version}" if active else "unreadable"
+        if self.store.read(topic, Stage.ARCHIVE, f"{place}/{CONTRACT_FILE}") not in (None, replaced):
+            place = f"{place}-{sha256(replaced).hexdigest()[:8]}"
+        self.store.write(topic, Stage.ARCHIVE, replaced, f"{place}/{CONTRACT_FILE}")
+
+    def _refuse(self, upload: Upload, active: Contract | None, error: LeanOpsError) -> None:
+        """File an upload under `failed/` with all that is wrong. The active contract goes on working."""
+        self.store.write(upload.topic, Stage.FAILED, upload.content)
+        self.store.write(upload.topic, Stage.FAILED, error_document(error), ERROR_FILE)
+        if is_topic(upload.topic) and not self._is_held_by_hand(upload.topic):
+            reason = f"a contract was refused, see {self.store.where(upload.topic, Stage.FAILED, ERROR_FILE)}"
+            gate = Gate(processing_enabled=active is not None, status=GateStatus.ERROR, reason=reason)
+            self.state.set_gate(upload.topic, gate)
+        self.store.remove(upload)
+
+    def _open_gate(self, topic: str) -> None:
+        if not self._is_held_by_hand(topic):
+            self.state.set_gate(topic, Gate(processing_enabled=True, status=GateStatus.READY))
+
+    def _is_held_by_hand(self, topic: str) -> bool:
+        """Whether somebody has paused the topic, who alone may resume it."""
+        gate = self.state.gate(topic)
+        is_ours = gate is not None and (gate.reason or "").startswith(_REBUILDING)
+        return gate is not None and gate.status is GateStatus.PAUSED and not is_ours
+
+
+def described(activated: Activated) -> Sequence[str]:
+    """What has happened, for people."""
+    lines = [f"{activated.topic}: version {activated.contract.version} is active ({activated.diff.impact})."]
+    lines += [f"  {change}" for change in activated.diff.changes]
+    if activated.rebuilt:
+        for layer, before in activated.rebuilt.rows_before.items():
+            lines.append(f"  {layer}: {before:,} rows before, {activated.rebuilt.rows_after[layer]:,} now")
+    return lines
