@@ -82,6 +82,9 @@ class Records:
         }
 
     def _rows(self, layer: Layer) -> Iterator[dict[str, Any]]:
+        is_shared = layer in (Layer.PARSE_ERRORS, Layer.ERRORS)
         for row in self.catalog.load_table(table(layer, self.name)).scan().to_arrow().to_pylist():
-            if row.get("topic_name", self.name) == self.name and not row.get("closed"):
+            if not is_shared:
+                yield row
+            elif row["topic_name"] == self.name and not row.get("closed"):
                 yield {name: value for name, value in row.items() if name not in OF_THE_MOMENT}

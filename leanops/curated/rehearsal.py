@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from leanops.commits import current_id
 from leanops.contracts.model import Contract
-from leanops.curated.transform import BROKEN, judged
+from leanops.curated.transform import BROKEN, RULES, judged
 from leanops.errors import RehearsalImpossible
 from leanops.inventory import table_days
 from leanops.names import Layer, spark_table, table
@@ -193,8 +193,8 @@ def _judged_by_both(standardized: DataFrame, contract: Contract, today: Contract
     return beside.transform(judged, both).select(
         "message_id",
         "landing_seq",
-        F.filter(BROKEN, lambda rule: ~_is_todays(rule)).alias(BROKEN),
-        F.exists(BROKEN, _is_todays).alias(_FAILS_TODAY),
+        F.filter(RULES, lambda rule: ~_is_todays(rule)).alias(BROKEN),
+        F.exists(RULES, _is_todays).alias(_FAILS_TODAY),
     )
 
 

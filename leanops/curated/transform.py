@@ -12,7 +12,11 @@ from leanops.curated.strict_cast import is_broken, strict_cast
 from leanops.curated.table import KEY_COLUMNS, envelope_names
 
 BROKEN = "broken_rules"
-IS_BROKEN = "is_broken"
+"""The column of the errors."""
+
+# While rows are judged: no column of a contract begins with an underscore.
+RULES = "_broken_rules"
+IS_BROKEN = "_is_broken"
 _RULE = "struct<column: string, rule: string, value: string>"
 
 
@@ -27,18 +31,18 @@ def judged(standardized: DataFrame, contract: Contract) -> DataFrame:
     cast = standardized.select(
         *KEY_COLUMNS,
         *(_text(standardized, name).alias(name) for name in envelope_names(contract)),
-        *(text.alias(f"text_{i}") for i, text in enumerate(texts)),
-        *(strict_cast(texts[i], str(each.type), each.format).alias(f"value_{i}") for i, each in columns),
+        *(text.alias(f"_text_{i}") for i, text in enumerate(texts)),
+        *(strict_cast(texts[i], str(each.type), each.format).alias(f"_value_{i}") for i, each in columns),
     )
-    met = [rule for i, column in columns for rule in _rules(F.col(f"text_{i}"), F.col(f"value_{i}"), column)]
+    met = [rule for i, column in columns for rule in _rules(F.col(f"_text_{i}"), F.col(f"_value_{i}"), column)]
     return cast.select(
         *KEY_COLUMNS,
         *envelope_names(contract),
-        *(_value(F.col(f"text_{i}"), F.col(f"value_{i}"), column).alias(column.name) for i, column in columns),
+        *(_value(F.col(f"_text_{i}"), F.col(f"_value_{i}"), column).alias(column.name) for i, column in columns),
         reduce(or_, (is_met for is_met, _ in met), F.lit(False)).alias(IS_BROKEN),
         F.filter(F.array(*(F.when(is_met, rule) for is_met, rule in met)), lambda rule: rule.isNotNull())
         .cast(f"array<{_RULE}>")
-        .alias(BROKEN),
+        .alias(RULES),
     )
 
 
@@ -54,7 +58,7 @@ def broken(rows: DataFrame, topic: str, contract: Contract) -> DataFrame:
     return rows.where(F.col(IS_BROKEN)).select(
         *KEY_COLUMNS,
         F.lit(topic).alias("topic_name"),
-        BROKEN,
+        F.col(RULES).alias(BROKEN),
         F.lit(contract.version).alias("contract_version"),
         F.current_timestamp().alias("first_seen"),
         F.lit(None).cast("timestamp").alias("closed"),

@@ -69,7 +69,7 @@ def _told(rows: DataFrame, topic: str, layer: Layer) -> DataFrame:
 
 def _rows(asked: Sequence[DataFrame]) -> Iterator[Row]:
     for row in reduce(DataFrame.unionAll, asked).collect() if asked else ():
-        yield {"topic": row.topic, "layer": Layer(row.layer), **json.loads(row.row)}
+        yield {**json.loads(row.row), "topic": row.topic, "layer": Layer(row.layer)}
 
 
 @dataclass(frozen=True)

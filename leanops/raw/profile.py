@@ -112,8 +112,8 @@ def _paths(messages: DataFrame, rows: int, known: Sequence[Path]) -> list[Path]:
 
 
 def _plan(paths: Sequence[Path]) -> FlattenPlan:
-    """A plan to read by, whose columns have numbers: what they will be called is not decided here."""
-    return FlattenPlan(tuple(FlatColumn(path, f"field_{i}") for i, path in enumerate(paths)))
+    """A plan to read by: what the columns will be called is not decided here."""
+    return FlattenPlan(tuple(FlatColumn(path, f"c{i}") for i, path in enumerate(paths)))
 
 
 def _fields(
@@ -141,7 +141,7 @@ def _fields(
 
 def _values(read: DataFrame, width: int) -> DataFrame:
     """All texts below each other, so that every field is counted alike."""
-    texts = F.array(*(F.col(f"field_{i}") for i in range(width))).cast("array<string>")
+    texts = F.array(*(F.col(f"c{i}") for i in range(width))).cast("array<string>")
     places = read.select("landing_seq", "publish_time", F.posexplode(texts).alias("place", "text"))
     return places.where(F.col("text").isNotNull())
 

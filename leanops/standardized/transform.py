@@ -41,7 +41,10 @@ class Fate(StrEnum):
 
 
 def read_payloads(messages: DataFrame, plan: FlattenPlan) -> DataFrame:
-    """Parse and flatten: the plan's columns, or the error and the payload untouched."""
+    """Parse and flatten: the plan's columns, by their places, or the error and the payload untouched.
+
+    Until they are written the columns are called `c0`, `c1` and so on: fields may be called like anything in here.
+    """
     payload = _payload_udf(plan)(F.col("json_payload").cast("binary"))
     error = F.col("read.error_kind")
     return messages.withColumn("read", payload).select(
@@ -50,13 +53,13 @@ def read_payloads(messages: DataFrame, plan: FlattenPlan) -> DataFrame:
         *(F.col(f"read.{name}") for name in ERROR_COLUMNS),
         F.col("read.new_paths"),
         F.col("read.overflow").alias(OVERFLOW_COLUMN),
-        *(F.col(f"read.c{i}").alias(column.name) for i, column in enumerate(plan.columns)),
+        *(F.col(f"read.c{i}") for i in range(len(plan.columns))),
     )
 
 
 def map_envelope(read: DataFrame, plan: FlattenPlan) -> DataFrame:
     """A record's key is the one in its payload, else the one that came with the message, else the message's id."""
-    in_payload = [column.name for column in plan.columns if column.name == KEY_IN_PAYLOAD]
+    in_payload = [f"c{i}" for i, column in enumerate(plan.columns) if column.name == KEY_IN_PAYLOAD]
     key = F.coalesce(*(_not_blank(F.col(name)) for name in (*in_payload, "idempotency_key")), F.col("message_id"))
     return read.withColumn(RECORD_KEY, key)
 
@@ -111,10 +114,11 @@ def parse_errors(refused: DataFrame) -> DataFrame:
 
 def flat_rows(written: DataFrame, plan: FlattenPlan, columns: Iterable[str]) -> DataFrame:
     """The other messages, with all `columns` of Standardized; those that nothing fills any more are NULL."""
-    filled = {*RAW_COLUMNS, OVERFLOW_COLUMN, *(column.name for column in plan.columns)}
-    values = {name: F.col(name) if name in filled else F.lit(None) for name in columns}
-    values["idempotency_key"] = F.col(RECORD_KEY)
-    return written.select(*(value.alias(name) for name, value in values.items()))
+    filled = {name: name for name in (*RAW_COLUMNS, OVERFLOW_COLUMN)}
+    filled |= {column.name: f"c{i}" for i, column in enumerate(plan.columns)} | {"idempotency_key": RECORD_KEY}
+    return written.select(
+        *(F.col(filled[name]).alias(name) if name in filled else F.lit(None).alias(name) for name in columns)
+    )
 
 
 def _payload_udf(plan: FlattenPlan) -> Callable[[Column], Column]:

@@ -12,15 +12,21 @@ from pyspark.sql import SparkSession
 
 from leanops import commits
 from leanops.commits import Draft
+from leanops.contracts.manifest import Topic
+from leanops.contracts.model import Contract
 from leanops.curated import build as curated
+from leanops.curated.build import build_curated
 from leanops.errors import BuildOvertaken
 from leanops.home import Home
+from leanops.ledger.draw_up import draw_up
+from leanops.ledger.trace import trace
 from leanops.names import Layer, spark_table, table
 from leanops.pending import pending
 from leanops.standardized import build as standardized
+from leanops.standardized.build import build_standardized
 from leanops_resources.catalog import LocalCatalog
 from tests.conftest import PROJECT
-from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records
+from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
 
 
 @pytest.fixture
@@ -173,3 +179,40 @@ def test_a_compaction_hides_no_checkpoint(topic: Callable[[str], Records], spark
     compacted.land(THIRD)
     compacted.build()
     assert {row["message_id"] for row in compacted.tables()[Layer.CURATED]} == {"a2", "b2", "e2"}
+
+
+def test_fields_may_be_called_like_anything_that_the_platform_names_inside(
+    topic: Callable[[str], Records], warm_home: Home
+) -> None:
+    """A field called `error_kind` once stopped the build of its topic."""
+    inside = (
+        *("error_kind", "error_reason", "error_position", "json_payload", "new_paths", "record_key", "read"),
+        *("overflow", "c0", "is_refused", "fate", "is_broken", "broken_rules", "text_0", "value_0", "closed"),
+        *("contract_version", "first_seen", "day", "topic", "layer", "rank", "decision", "is_new", "rows", "first"),
+    )
+    values = {name: f"{number}" for number, name in enumerate(inside)}
+    columns = [{"name": name, "type": "INT"} for name in inside]
+    envelope = [*CONTRACT.model_dump()["envelope_columns"], {"name": "text_1", "source": "meta.text"}]
+    contract = Contract.model_validate(
+        {**CONTRACT.model_dump(mode="json"), "envelope_columns": envelope, "payload_columns": columns}
+    )
+    named = topic("named")
+    payload = {"key": "a", "meta": {"text": "t"}, **values}
+    named.land([{**message("m1", 1), "payload": payload}])
+    named.land([{**message("m2", 2), "payload": payload}, {**message("m3", 2), "payload": "{"}])
+    named.land([{**message("m4", 3), "payload": {**payload, "key": "b", "is_broken": "x"}}])
+    build_standardized(lambda: named.spark, named.catalog, named.name, contract)
+    build_curated(lambda: named.spark, named.catalog, named.name, contract)
+    tables = named.tables()
+    standardized = {row["message_id"]: row for row in tables[Layer.STANDARDIZED]}
+    assert {name: standardized["m2"][name] for name in inside} == values
+    (row,) = tables[Layer.CURATED]
+    assert {name: row[name] for name in inside} == {name: int(value) for name, value in values.items()}
+    assert row["text_1"] == "t"
+    assert [(row["message_id"], row["broken_rules"]) for row in tables[Layer.ERRORS]] == [
+        ("m4", [{"column": "is_broken", "rule": "type", "value": "x"}])
+    ]
+    for layer in (Layer.STANDARDIZED, Layer.CURATED):
+        assert all(account.is_clean for account in draw_up(named.spark, named.catalog, named.name, contract, layer))
+    story = trace(named.spark, named.catalog, [Topic(name=named.name, contract=contract)], "m1")
+    assert "superseded by m2" in " ".join(event.what for event in story)
