@@ -108,10 +108,10 @@ def test_what_is_known_of_rows_and_what_is_found_when_one_is_taken_away(
     said = leanops("ledger", "--topic", "orders")
     assert said.exit_code == 1
     assert "orders 2026-01-15: ord-0006: no fate" in said.err
-    nightly = run_job(built, "ledger")
-    [verdict] = nightly.get_asset_check_evaluations()
-    assert not verdict.passed
-    assert verdict.description == "orders"
+    # Every night again, until it is mended.
+    nights = [run_job(built, "ledger") for _ in range(2)]
+    verdicts = [night.get_asset_check_evaluations()[-1] for night in nights]
+    assert [(verdict.passed, verdict.description) for verdict in verdicts] == [(False, "orders")] * 2
     check = dg.AssetCheckKey(asset_key(Layer.STANDARDIZED, "orders"), "ledger_closed")
     with dagster_instance(built) as instance:
         [record] = instance.event_log_storage.get_asset_check_execution_history(check, limit=1)
