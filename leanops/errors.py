@@ -97,8 +97,8 @@ class RehearsalImpossible(LeanOpsError):
     """There is no contract to rehearse, or there are no rows to rehearse one on."""
 
 
-class RebuildFailed(LeanOpsError):
-    """A rebuild for a contract ended before it was published."""
+class ActivationFailed(LeanOpsError):
+    """Something unforeseen ended the activation of a contract before it had changed anything."""
 
 
 class ProposalImpossible(LeanOpsError):

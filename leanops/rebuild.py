@@ -25,7 +25,7 @@ from pyiceberg.table.update import (
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from leanops.commits import current_id, overtaken, replace_rows
+from leanops.commits import checkpoint_of, current_id, overtaken, replace_rows
 from leanops.contracts.model import Contract
 from leanops.curated.build import build_curated
 from leanops.curated.table import reshape_curated_table
@@ -36,7 +36,7 @@ from leanops.ledger.draw_up import draw_up
 from leanops.names import ERRORS, SOURCE, Layer, spark_table, table
 from leanops.ops.drift_log import DRIFT_LOG, log_drift
 from leanops.standardized.build import build_standardized
-from leanops.standardized.table import plan_of, reshape_standardized_table
+from leanops.standardized.table import envelope_text, plan_of, reshape_standardized_table
 from leanops.tables import find_table
 
 LAYERS = tuple(SOURCE)
@@ -69,15 +69,15 @@ class TopicBranch:
                 branch.register_table(identifier, there.metadata_location)
         return cls(live, branch, spark, topic)
 
-    def rebuild(self, old: Contract | None, new: Contract, say: Callable[[str], None]) -> Rebuilt:
-        """Build both layers for the new contract and draw up their ledger. `RebuildRefused` when it does not close."""
+    def rebuild(self, contract: Contract, say: Callable[[str], None]) -> Rebuilt:
+        """Build both layers for the contract and draw up their ledger. `RebuildRefused` when it does not close."""
         before = self._rows()
-        self._reshape(old, new)
+        self._reshape(contract)
         for layer, build in zip(LAYERS, (build_standardized, build_curated), strict=True):
             say(f"building {layer} beside what readers see")
-            build(lambda: self.spark, self.branch, self.topic, new)
+            build(lambda: self.spark, self.branch, self.topic, contract)
         say("drawing up the ledger of what was built")
-        accounts = [each for layer in LAYERS for each in draw_up(self.spark, self.branch, self.topic, new, layer)]
+        accounts = [each for layer in LAYERS for each in draw_up(self.spark, self.branch, self.topic, contract, layer)]
         if wrong := [each for each in accounts if not each.is_clean]:
             days = ", ".join(f"{each.layer} of {each.day} ({each.findings.count:,} rows)" for each in wrong[:5])
             raise RebuildRefused(
@@ -105,13 +105,13 @@ class TopicBranch:
         standardized = self.live.load_table(table(Layer.STANDARDIZED, self.topic))
         log_drift(self.live, self.topic, plan_of(standardized, contract))
 
-    def _reshape(self, old: Contract | None, new: Contract) -> None:
-        """Drop the columns that do not outlive the old contract."""
+    def _reshape(self, contract: Contract) -> None:
+        """Drop the columns that the contract has no place for."""
         standardized, curated = (find_table(self.branch, table(layer, self.topic)) for layer in LAYERS)
-        if standardized and old and old.envelope_columns != new.envelope_columns:
+        if standardized and checkpoint_of(standardized).get("envelope") != envelope_text(contract):
             reshape_standardized_table(standardized)
         if curated:
-            reshape_curated_table(curated, new)
+            reshape_curated_table(curated, contract)
 
     def _rows(self) -> dict[Layer, int]:
         tables = {layer: find_table(self.branch, table(layer, self.topic)) for layer in LAYERS}

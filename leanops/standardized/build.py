@@ -17,7 +17,13 @@ from leanops.picked import Sorted
 from leanops.raw.table import ensure_raw_table, last_landing_seq
 from leanops.slices import SMALL, Slice, sized
 from leanops.standardized.flatten_plan import OVERFLOW_COLUMN, FlattenPlan
-from leanops.standardized.table import add_columns, ensure_parse_errors_table, ensure_standardized_table, plan_of
+from leanops.standardized.table import (
+    add_columns,
+    ensure_parse_errors_table,
+    ensure_standardized_table,
+    envelope_text,
+    plan_of,
+)
 from leanops.standardized.transform import (
     RECORD_KEY,
     Fate,
@@ -80,7 +86,7 @@ def build_standardized(
     target = ensure_standardized_table(catalog, topic, contract)
     ensure_parse_errors_table(catalog)
     landed, said = raw.current_snapshot(), checkpoint_of(target)
-    envelope = ",".join(f"{column.name}={column.source}" for column in contract.envelope_columns)
+    envelope = envelope_text(contract)
     after = int(said.get("upto", 0)) if said.get("envelope") == envelope else 0
     part = Slice(after, last_landing_seq(raw), frozenset(rebuild) if after else frozenset())
     if landed is None or part.is_empty:

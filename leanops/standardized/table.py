@@ -82,6 +82,11 @@ def plan_of(standardized: Table, contract: Contract) -> FlattenPlan:
     return FlattenPlan((*envelope, *(column for column in others if column and column.path not in paths)))
 
 
+def envelope_text(contract: Contract) -> str:
+    """How the contract maps the envelope, for the summary of a commit."""
+    return ",".join(f"{column.name}={column.source}" for column in contract.envelope_columns)
+
+
 def key_plan(contract: Contract) -> FlattenPlan:
     """A plan that reads nothing but the record's key."""
     key = tuple(column for column in _envelope(contract) if column.name == KEY_IN_PAYLOAD)

@@ -6,7 +6,8 @@ Nobody builds the topic meanwhile, so no upload disturbs a tick, and of two uplo
 contract of the first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from leanops.contracts.diff import Diff, Impact, diff, require_successor
 from leanops.contracts.error_document import error_document
 from leanops.contracts.model import Contract
 from leanops.contracts.reading import read_contract
-from leanops.errors import ContractBreaking, ContractInvalid, LeanOpsError, RebuildFailed
+from leanops.errors import ActivationFailed, ContractBreaking, ContractInvalid, LeanOpsError
 from leanops.names import is_topic, table
 from leanops.settings import Settings
 from leanops_assets.layer_step import PATIENCE
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
     from leanops.rebuild import Rebuilt
     from leanops_resources.catalog import IcebergCatalog
+
+Publish = Callable[[], "Rebuilt | None"]
+"""Make what was prepared what readers see."""
 
 _REBUILDING = "it is being rebuilt for version"
 
@@ -55,22 +59,36 @@ class Activation:
 
     def take_in(self, upload: Upload) -> Activated | None:
         """Make an upload the active contract; None if somebody else has. A refusal is raised once it is filed."""
-        with lease(self.state, f"build/{upload.topic}", "a contract upload", PATIENCE):
-            if self.store.read(upload.topic, Stage.PENDING, upload.name) != upload.content:
+        topic = upload.topic
+        with lease(self.state, f"build/{topic}", "a contract upload", PATIENCE), ExitStack() as held:
+            if self.store.read(topic, Stage.PENDING, upload.name) != upload.content:
                 return None
-            active = self._active(upload.topic)
+            active, replaced = self._active(topic), self.store.read(topic, Stage.ACTIVE)
             try:
-                return self._activate(upload, active)
+                contract = read_contract(upload.content, topic, self.store.where(topic, Stage.PENDING, upload.name))
+                publish = _nothing
+                if replaced != upload.content:
+                    publish = held.enter_context(self._prepared(upload, active, contract))
             except LeanOpsError as error:
                 self._refuse(upload, active, error)
                 raise
             except Exception as error:
-                failed = RebuildFailed(
-                    f"{upload.topic} could not be rebuilt: {type(error).__name__}: {str(error).splitlines()[0]}.",
-                    "Nothing was changed, and it goes on with the contract that it has. Submit the new one again.",
+                why = f"{type(error).__name__}: {error}".partition("\n")[0]
+                failed = ActivationFailed(
+                    f"The contract of {topic} could not be taken in: {why}",
+                    "Nothing was changed, and the topic goes on with the contract that it has. Submit it again.",
                 )
                 self._refuse(upload, active, failed)
                 raise failed from error
+            # From here on nothing is refused any more: what is cut off is done again.
+            activated = Activated(topic, contract, diff(active, contract), publish())
+            if replaced != upload.content:
+                self._log(activated, upload.by)
+                self._archive(topic, active, replaced)
+                self.store.write(topic, Stage.ACTIVE, upload.content)
+            self._open_gate(topic)
+            self.store.remove(upload)
+            return activated
 
     def _active(self, topic: str) -> Contract | None:
         """The contract that is active, if it can be used."""
@@ -80,29 +98,17 @@ class Activation:
         except ContractInvalid:
             return None
 
-    def _activate(self, upload: Upload, active: Contract | None) -> Activated:
-        topic, where = upload.topic, self.store.where(upload.topic, Stage.PENDING, upload.name)
-        contract = read_contract(upload.content, topic, where)
-        replaced = self.store.read(topic, Stage.ACTIVE)
-        activated = Activated(topic, contract, diff(active, contract))
-        if replaced != upload.content:
-            if active:
-                require_successor(active, contract, where)
-            activated = self._follow(topic, active, contract)
-            self._log(activated, upload.by)
-            self._archive(topic, active, replaced)
-            self.store.write(topic, Stage.ACTIVE, upload.content)
-        self._open_gate(topic)
-        self.store.remove(upload)
-        return activated
-
-    def _follow(self, topic: str, active: Contract | None, contract: Contract) -> Activated:
-        """Make the tables what the contract needs: in place if they can follow, else by a rebuild."""
+    @contextmanager
+    def _prepared(self, upload: Upload, active: Contract | None, contract: Contract) -> "Iterator[Publish]":
+        """The tables as the contract needs them: evolved in place if they can follow, else rebuilt beside them."""
         from leanops.curated.table import ensure_curated_table, ensure_errors_table
         from leanops.ops.drift_log import log_type_changes
         from leanops.standardized.table import ensure_parse_errors_table, ensure_standardized_table
 
-        changes, catalog = diff(active, contract), self.catalog.load()
+        topic, catalog = upload.topic, self.catalog.load()
+        if active:
+            require_successor(active, contract, self.store.where(topic, Stage.PENDING, upload.name))
+        changes = diff(active, contract)
         log_type_changes(catalog, topic, contract.version, changes)
         ensure_parse_errors_table(catalog)
         ensure_errors_table(catalog)
@@ -110,12 +116,16 @@ class Activation:
             try:
                 ensure_standardized_table(catalog, topic, contract)
                 ensure_curated_table(catalog, topic, contract)
-                return Activated(topic, contract, changes)
             except ContractBreaking:
                 self.say("its tables are of a contract that is gone, and cannot follow")
-        return Activated(topic, contract, changes, self._rebuild(topic, active, contract))
+            else:
+                yield _nothing
+                return
+        with self._rebuilt(topic, contract) as publish:
+            yield publish
 
-    def _rebuild(self, topic: str, active: Contract | None, contract: Contract) -> "Rebuilt":
+    @contextmanager
+    def _rebuilt(self, topic: str, contract: Contract) -> "Iterator[Publish]":
         from leanops.rebuild import TopicBranch
         from leanops_resources.spark.session import attach
 
@@ -127,12 +137,16 @@ class Activation:
             session = attach(self.settings, branch)
             try:
                 built = TopicBranch.off(self.catalog.load(), branch.load(), session, topic)
-                rebuilt = built.rebuild(active, contract, self.say)
-                self.say("its ledger is closed: publishing")
-                built.publish(lambda layer: branch.seen_from(self.sessions(), table(layer, topic)), contract)
+                rebuilt = built.rebuild(contract, self.say)
+
+                def publish() -> "Rebuilt":
+                    self.say("its ledger is closed: publishing")
+                    built.publish(lambda layer: branch.seen_from(self.sessions(), table(layer, topic)), contract)
+                    return rebuilt
+
+                yield publish
             finally:
                 session.stop()
-        return rebuilt
 
     def _log(self, activated: Activated, by: str | None) -> None:
         from leanops.ops.schema_versions import log_version
@@ -167,6 +181,11 @@ class Activation:
         gate = self.state.gate(topic)
         is_ours = gate is not None and (gate.reason or "").startswith(_REBUILDING)
         return gate is not None and gate.status is GateStatus.PAUSED and not is_ours
+
+
+def _nothing() -> "Rebuilt | None":
+    """The tables are as they should be."""
+    return None
 
 
 def described(activated: Activated) -> Sequence[str]:

@@ -27,7 +27,7 @@ from leanops_resources.state.lease import lease
 from leanops_resources.state.sqlite import SqliteStateStore
 from leanops_resources.state.store import Gate, GateStatus
 from tests.platform.test_contract_life import READY, TOPIC, VERSION_1, Life, life, message, version
-from tests.platform.test_tick import tick
+from tests.platform.test_tick import rows, tick
 
 __all__ = ["life"]
 
@@ -147,21 +147,21 @@ def test_a_rebuild_that_is_cut_off_disturbs_no_reader_and_is_done_again(
     life.upload({**BREAKING, "envelope_columns": [{"name": "idempotency_key", "source": "_metadata.order"}]})
     publish = rebuild._publish
 
-    def publish_and_die(*given: Any) -> None:
-        publish(*given)
-        raise Killed
+    def fail(*_: object) -> None:
+        raise OSError("the disk is gone")
 
-    def die(*_: object) -> None:
-        raise Killed
+    def publish_and_fail(*given: Any) -> None:
+        publish(*given)
+        fail()
 
     places = {
-        "built": (rebuild, "replace_rows", die),
-        "standardized": (rebuild, "_publish", publish_and_die),
-        "logged": (Activation, "_archive", die),
+        "built": (rebuild, "replace_rows", fail),
+        "standardized": (rebuild, "_publish", publish_and_fail),
+        "logged": (Activation, "_archive", fail),
     }
-    with monkeypatch.context() as armed:
-        armed.setattr(*places[cut])
-        with pytest.raises(Killed):
+    with monkeypatch.context() as broken:
+        broken.setattr(*places[cut])
+        with pytest.raises(OSError, match="the disk is gone"):
             take_all(taker(lambda: spark))
     seen = life.seen()
     untouched = {"built": list(Layer), "standardized": [Layer.RAW, Layer.CURATED, Layer.ERRORS]}.get(cut, [Layer.RAW])
@@ -175,7 +175,10 @@ def test_a_rebuild_that_is_cut_off_disturbs_no_reader_and_is_done_again(
     assert isinstance(activated, Activated)
     assert life.gate == READY
     life.assert_closed()
-    assert life.curated("items", "idempotency_key") == {f"m{number}": (str(number), f"o{number}") for number in keys}
+    expected = {f"m{number}": (str(number), f"o{number}") for number in keys}
+    assert life.curated("items", "idempotency_key") == expected
+    standardized = rows(life.catalog, Layer.STANDARDIZED, TOPIC)
+    assert {row["message_id"]: (row["items"], row["idempotency_key"]) for row in standardized} == expected
     assert not list(life.home.path.glob("branch_*"))
 
 
