@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from leanops.contracts.model import Contract
 from leanops.contracts.proposal import forms_to_count, propose
 from leanops.contracts.reading import read_contract
-from leanops.curated.transform import BROKEN, judged
+from leanops.curated.transform import RULES, judged
 from leanops.home import Home
 from leanops.names import Layer, spark_table
 from leanops.raw.landing import land_file
@@ -78,7 +78,7 @@ def misfits(spark: SparkSession, catalog: Catalog, topic: str, contract: Contrac
     """The values of Standardized, built by a contract, that do not fit the contract's types."""
     build_standardized(lambda: spark, catalog, topic, contract)
     rules = judged(spark.read.table(spark_table(Layer.STANDARDIZED, topic)), contract).select(
-        F.explode(BROKEN).alias("r")
+        F.explode(RULES).alias("r")
     )
     return [(row["column"], row["value"]) for row in rules.where("r.rule = 'type'").select("r.*").collect()]
 
