@@ -6,7 +6,7 @@ there has its own columns, checkpoints and errors, and nobody else sees it. Its 
 commit for each, columns and rows together, if nobody has committed meanwhile.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
@@ -60,6 +60,8 @@ class TopicBranch:
     branch: Catalog
     spark: SparkSession
     topic: str
+    base: Mapping[Layer, int | None]
+    """Where each table stood when the topic branched off."""
 
     @classmethod
     def off(cls, live: Catalog, branch: Catalog, spark: SparkSession, topic: str) -> "TopicBranch":
@@ -67,7 +69,9 @@ class TopicBranch:
         for identifier in (*(table(layer, topic) for layer in Layer), DRIFT_LOG):
             if there := find_table(live, identifier):
                 branch.register_table(identifier, there.metadata_location)
-        return cls(live, branch, spark, topic)
+        tables = {layer: find_table(branch, table(layer, topic)) for layer in LAYERS}
+        base = {layer: current_id(there) if there else None for layer, there in tables.items()}
+        return cls(live, branch, spark, topic, base)
 
     def rebuild(self, contract: Contract, say: Callable[[str], None]) -> Rebuilt:
         """Build both layers for the contract and draw up their ledger. `RebuildRefused` when it does not close."""
@@ -96,12 +100,14 @@ class TopicBranch:
             there = find_table(self.live, table(layer, self.topic))
             if there is not None and (current_id(there), there.schema()) == (current_id(built), built.schema()):
                 continue
+            if there is not None and current_id(there) != self.base[layer]:
+                raise overtaken(there)
             is_own = F.col("topic_name") == self.topic
             replace_rows(read(ERRORS[layer]).where(is_own), spark_table(ERRORS[layer], self.topic), is_own)
             if there is None:
                 self.live.register_table(table(layer, self.topic), built.metadata_location)
             else:
-                _publish(self.live, there, built)
+                _publish(self.live, there, built, self.base[layer])
         standardized = self.live.load_table(table(Layer.STANDARDIZED, self.topic))
         log_drift(self.live, self.topic, plan_of(standardized, contract))
 
@@ -118,11 +124,11 @@ class TopicBranch:
         return {layer: table_totals(there).rows if there else 0 for layer, there in tables.items()}
 
 
-def _publish(live: Catalog, there: Table, built: Table) -> None:
-    """Give a table the columns and snapshots of its branch, in one commit."""
+def _publish(live: Catalog, there: Table, built: Table, base: int | None) -> None:
+    """Give a table the columns and snapshots of its branch, in one commit, if it still stands where that began."""
     requirements = (
         AssertTableUUID(uuid=there.metadata.table_uuid),
-        AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current_id(there)),
+        AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=base),
     )
     try:
         live.commit_table(there, requirements, tuple(_updates(there, built)))

@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 
 from leanops import rebuild
 from leanops.contracts.reading import MAX_BYTES
-from leanops.errors import LeanOpsError, TopicBusy
+from leanops.errors import BuildOvertaken, LeanOpsError, TopicBusy
 from leanops.home import Home
+from leanops.ledger.draw_up import draw_up
 from leanops.names import Layer, table
 from leanops.ops.schema_versions import versions
 from leanops.settings import Settings
@@ -93,7 +94,9 @@ def kill(armed: pytest.MonkeyPatch, number: int, when: str) -> None:
 def left_behind(life: Life) -> dict[str, Any]:
     """All that an activation leaves behind, but moments and ids."""
     files = {
-        str(path.relative_to(life.schemas)): path.read_bytes() for path in life.schemas.rglob("*") if path.is_file()
+        str(path.relative_to(life.schemas)): path.read_text().replace(str(life.schemas), "schemas")
+        for path in life.schemas.rglob("*")
+        if path.is_file()
     }
     logged = [{**row, "activated": None} for row in versions(life.catalog, TOPIC)]
     tables = {layer: life.catalog.load_table(table(layer, TOPIC)) for layer in (Layer.STANDARDIZED, Layer.CURATED)}
@@ -111,8 +114,9 @@ def test_killed_at_any_point_and_repeated_it_ends_in_the_same_place(
         one = Life(Home(tmp_path / f"home {name}").prepare(), tmp_path / f"schemas {name}", life.leanops)
         monkeypatch.setenv("LEANOPS_HOME", str(one.home.path))
         monkeypatch.setenv("LEANOPS_SCHEMAS", str(one.schemas))
-        one.upload(VERSION_1)
-        take_all(taker())
+        for contract in (VERSION_1, b"{"):
+            one.upload(contract)
+            take_all(taker())
         one.upload(VERSION_2)
         was_killed = False
         with monkeypatch.context() as armed:
@@ -179,6 +183,33 @@ def test_a_rebuild_that_is_cut_off_disturbs_no_reader_and_is_done_again(
     standardized = rows(life.catalog, Layer.STANDARDIZED, TOPIC)
     assert {row["message_id"]: (row["items"], row["idempotency_key"]) for row in standardized} == expected
     assert not list(life.home.path.glob("branch_*"))
+
+
+def test_a_rebuild_of_tables_that_somebody_else_has_changed_meanwhile_is_done_again(
+    life: Life, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    life.upload(VERSION_1)
+    take_all(taker())
+    life.land(message("m1", "2026-01-01"))
+    life.build()
+    life.upload(BREAKING)
+
+    def commit_and_draw_up(*asked: Any) -> Any:
+        """Somebody who does not ask for the lock commits to the table that readers see."""
+        curated = life.catalog.load_table(table(Layer.CURATED, TOPIC))
+        with curated.transaction() as transaction, transaction.update_snapshot().fast_append():
+            pass
+        return draw_up(*asked)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(rebuild, "draw_up", commit_and_draw_up)
+        (overtaken,) = take_all(taker(lambda: spark))
+    assert isinstance(overtaken, BuildOvertaken)
+    assert life.file("pending/schema.json") == BREAKING
+    assert life.curated("items") == {"m1": (1,)}
+    (activated,) = take_all(taker(lambda: spark))
+    assert isinstance(activated, Activated)
+    assert life.curated("items") == {"m1": ("1",)}
 
 
 def test_of_two_uploads_at_once_one_wins_and_the_other_meets_the_winner(life: Life) -> None:
