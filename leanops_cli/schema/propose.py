@@ -11,6 +11,7 @@ from leanops.progress import progress
 from leanops.settings import Settings
 from leanops_cli.known_topics import require_known
 from leanops_cli.output import printable
+from leanops_cli.schema.diff import active_contract
 from leanops_cli.warm import warm_session
 
 
@@ -31,16 +32,13 @@ def propose(
     from leanops.contracts.reading import read_contract
     from leanops.raw.profile import landed_table, profile_raw
     from leanops_resources.catalog import LocalCatalog
-    from leanops_resources.schema_store import Stage, schema_store
 
     settings = Settings.load()
     require_known([topic], settings)
     landed_table(LocalCatalog(Home(settings.home).prepare()).load(), topic)
     if output and output.exists():
         raise _cannot_be_written(output, "it is there already")
-    store = schema_store(settings.schemas)
-    content = store.read(topic, Stage.ACTIVE)
-    active = read_contract(content, topic, store.where(topic, Stage.ACTIVE)) if content is not None else None
+    active = active_contract(topic)
     with warm_session(settings) as (catalog, spark), progress(f"Reading {topic}"):
         profile = profile_raw(spark, catalog, topic, forms_to_count(active), days)
     proposal = proposal_for(topic, profile, active)
