@@ -69,8 +69,7 @@ class TopicBranch:
         for identifier in (*(table(layer, topic) for layer in Layer), DRIFT_LOG):
             if there := find_table(live, identifier):
                 branch.register_table(identifier, there.metadata_location)
-        tables = {layer: find_table(branch, table(layer, topic)) for layer in LAYERS}
-        base = {layer: current_id(there) if there else None for layer, there in tables.items()}
+        base = {layer: current_id(there) if there else None for layer, there in _tables(branch, topic).items()}
         return cls(live, branch, spark, topic, base)
 
     def rebuild(self, contract: Contract, say: Callable[[str], None]) -> Rebuilt:
@@ -113,15 +112,19 @@ class TopicBranch:
 
     def _reshape(self, contract: Contract) -> None:
         """Drop the columns that the contract has no place for."""
-        standardized, curated = (find_table(self.branch, table(layer, self.topic)) for layer in LAYERS)
+        standardized, curated = _tables(self.branch, self.topic).values()
         if standardized and checkpoint_of(standardized).get("envelope") != envelope_text(contract):
             reshape_standardized_table(standardized)
         if curated:
             reshape_curated_table(curated, contract)
 
     def _rows(self) -> dict[Layer, int]:
-        tables = {layer: find_table(self.branch, table(layer, self.topic)) for layer in LAYERS}
+        tables = _tables(self.branch, self.topic)
         return {layer: table_totals(there).rows if there else 0 for layer, there in tables.items()}
+
+
+def _tables(catalog: Catalog, topic: str) -> dict[Layer, Table | None]:
+    return {layer: find_table(catalog, table(layer, topic)) for layer in LAYERS}
 
 
 def _publish(live: Catalog, there: Table, built: Table, base: int | None) -> None:

@@ -1,10 +1,9 @@
 """Which topics there are, and what contract each has: the contracts and the catalog, read together."""
 
 from leanops.contracts.manifest import Manifest, Topic
-from leanops.contracts.reading import read_contract
 from leanops.errors import ContractInvalid
 from leanops_resources.catalog import IcebergCatalog
-from leanops_resources.schema_store import SchemaStore, Stage
+from leanops_resources.schema_store import SchemaStore, Stage, read_active
 
 
 def compile_manifest(store: SchemaStore, catalog: IcebergCatalog) -> Manifest:
@@ -16,10 +15,7 @@ def compile_manifest(store: SchemaStore, catalog: IcebergCatalog) -> Manifest:
 def _topic(store: SchemaStore, name: str) -> Topic:
     """A broken contract is that topic's trouble alone: its data buffers, and everybody else's goes on."""
     try:
-        content = store.read(name, Stage.ACTIVE)
-        if content is None:
-            return Topic(name=name)
-        return Topic(name=name, contract=read_contract(content, name, store.where(name, Stage.ACTIVE)))
+        return Topic(name=name, contract=read_active(store, name))
     except ContractInvalid as error:
         return Topic(name=name, contract_problem=str(error))
     except OSError as error:

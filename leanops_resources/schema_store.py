@@ -14,7 +14,8 @@ from pathlib import Path
 from time import time_ns
 from uuid import uuid4
 
-from leanops.contracts.reading import MAX_BYTES
+from leanops.contracts.model import Contract
+from leanops.contracts.reading import MAX_BYTES, read_contract
 from leanops.errors import ContractsMissing
 from leanops.names import is_topic, topic_name
 
@@ -87,6 +88,12 @@ def schema_store(location: str | Path) -> SchemaStore:
         bucket, _, prefix = location.removeprefix("s3://").partition("/")
         return S3SchemaStore(bucket, prefix)
     return LocalSchemaStore(Path(location))
+
+
+def read_active(store: SchemaStore, topic: str) -> Contract | None:
+    """The active contract of a topic, or None. `ContractInvalid` if there is one that cannot be used."""
+    content = store.read(topic, Stage.ACTIVE)
+    return None if content is None else read_contract(content, topic, store.where(topic, Stage.ACTIVE))
 
 
 def another_name() -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import EqualTo
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThan
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -22,6 +22,7 @@ from leanops.standardized.flatten_plan import KEY_IN_PAYLOAD, FlattenPlan, path_
 from leanops.standardized.table import plan_of
 from leanops.tables import ensure_table, find_table
 
+_ALL = AlwaysTrue()
 NEW_COLUMN, EXISTING_COLUMN, TYPE_CHANGE = "new_column", "existing_column", "type_change"
 DRIFT_LOG = (OPS_DB, "drift_log")
 DRIFT_SCHEMA = Schema(
@@ -72,12 +73,14 @@ def new_columns(catalog: Catalog, topic: str, contract: Contract) -> list[str]:
     first = first_said(find_table(catalog, table(Layer.CURATED, topic)), "contract", contract.fingerprint)
     if first is None:
         return []
-    appeared = (row for row in _logged(catalog, topic) if row["change"] == NEW_COLUMN and row["logged"] > first)
-    return sorted({row["column"] for row in appeared} - set(contract.column_names))
+    # Every check asks: by the moment the months before are left out.
+    since = GreaterThan(term="logged", value=first.isoformat())
+    appeared = {row["column"] for row in _logged(catalog, topic, since) if row["change"] == NEW_COLUMN}
+    return sorted(appeared - set(contract.column_names))
 
 
-def _logged(catalog: Catalog, topic: str) -> list[dict[str, Any]]:
-    where = EqualTo(term="topic", value=topic)
+def _logged(catalog: Catalog, topic: str, also: BooleanExpression = _ALL) -> list[dict[str, Any]]:
+    where = And(EqualTo(term="topic", value=topic), also)
     rows: list[dict[str, Any]] = ensure_drift_log(catalog).scan(row_filter=where).to_arrow().to_pylist()
     return rows
 

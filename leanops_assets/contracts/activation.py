@@ -20,7 +20,7 @@ from leanops.errors import ActivationFailed, ContractBreaking, ContractInvalid, 
 from leanops.names import is_topic, table
 from leanops.settings import Settings
 from leanops_assets.layer_step import PATIENCE
-from leanops_resources.schema_store import CONTRACT_FILE, ERROR_FILE, SchemaStore, Stage, Upload
+from leanops_resources.schema_store import CONTRACT_FILE, ERROR_FILE, SchemaStore, Stage, Upload, read_active
 from leanops_resources.state.lease import lease
 from leanops_resources.state.store import Gate, GateStatus, StateStore
 
@@ -64,11 +64,14 @@ class Activation:
             if self.store.read(topic, Stage.PENDING, upload.name) != upload.content:
                 return None
             active, replaced = self._active(topic), self.store.read(topic, Stage.ACTIVE)
+            where = self.store.where(topic, Stage.PENDING, upload.name)
             try:
-                contract = read_contract(upload.content, topic, self.store.where(topic, Stage.PENDING, upload.name))
-                publish = _nothing
+                contract = read_contract(upload.content, topic, where)
+                changes, publish = diff(active, contract), _nothing
                 if replaced != upload.content:
-                    publish = held.enter_context(self._prepared(upload, active, contract))
+                    if active:
+                        require_successor(active, contract, where)
+                    publish = held.enter_context(self._prepared(topic, contract, changes))
             except LeanOpsError as error:
                 self._refuse(upload, active, error)
                 raise
@@ -81,7 +84,7 @@ class Activation:
                 self._refuse(upload, active, failed)
                 raise failed from error
             # From here on nothing is refused any more: what is cut off is done again.
-            activated = Activated(topic, contract, diff(active, contract), publish())
+            activated = Activated(topic, contract, changes, publish())
             if replaced != upload.content:
                 self._log(activated, upload.by)
                 self._archive(topic, active, replaced)
@@ -92,23 +95,19 @@ class Activation:
 
     def _active(self, topic: str) -> Contract | None:
         """The contract that is active, if it can be used."""
-        content = self.store.read(topic, Stage.ACTIVE)
         try:
-            return read_contract(content, topic, self.store.where(topic, Stage.ACTIVE)) if content else None
+            return read_active(self.store, topic)
         except ContractInvalid:
             return None
 
     @contextmanager
-    def _prepared(self, upload: Upload, active: Contract | None, contract: Contract) -> "Iterator[Publish]":
+    def _prepared(self, topic: str, contract: Contract, changes: Diff) -> "Iterator[Publish]":
         """The tables as the contract needs them: evolved in place if they can follow, else rebuilt beside them."""
         from leanops.curated.table import ensure_curated_table, ensure_errors_table
         from leanops.ops.drift_log import log_type_changes
         from leanops.standardized.table import ensure_parse_errors_table, ensure_standardized_table
 
-        topic, catalog = upload.topic, self.catalog.load()
-        if active:
-            require_successor(active, contract, self.store.where(topic, Stage.PENDING, upload.name))
-        changes = diff(active, contract)
+        catalog = self.catalog.load()
         log_type_changes(catalog, topic, contract.version, changes)
         ensure_parse_errors_table(catalog)
         ensure_errors_table(catalog)

@@ -12,7 +12,7 @@ from leanops.contracts.reading import read_contract
 from leanops.settings import Settings
 from leanops_cli.output import print_json_lines, print_table
 from leanops_cli.schema.contract_files import contract_in
-from leanops_resources.schema_store import Stage, schema_store
+from leanops_resources.schema_store import read_active, schema_store
 
 MEANING = {
     Impact.NOTED: "Nothing about rows changes.",
@@ -44,9 +44,7 @@ def diff(
 
 def active_contract(topic: str) -> Contract | None:
     """The active contract of a topic, or None. One that is broken is told."""
-    store = schema_store(Settings.load().schemas)
-    content = store.read(topic, Stage.ACTIVE)
-    return read_contract(content, topic, store.where(topic, Stage.ACTIVE)) if content else None
+    return read_active(schema_store(Settings.load().schemas), topic)
 
 
 def print_diff(found: Diff) -> None:
