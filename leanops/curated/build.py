@@ -6,7 +6,7 @@ from datetime import date
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from leanops.commits import Draft, certain_upto, checkpoint_of, commits_since, current_id, replace_rows
@@ -16,6 +16,7 @@ from leanops.curated.table import ensure_curated_table, ensure_errors_table
 from leanops.curated.transform import IS_BROKEN, broken, judged, kept
 from leanops.inventory import days_changed, table_days
 from leanops.names import Layer, spark_table
+from leanops.observed import Observed
 from leanops.picked import Picked, Sorted
 from leanops.slices import Slice, sized
 from leanops.standardized.table import ensure_standardized_table
@@ -116,28 +117,25 @@ class _Build:
         rows = standardized.where(self.part.condition).transform(judged, self.contract)
         healed = self._healed()
         updated = self._take_out(rows, healed)
-        counted = Observation()
-        observed = rows.observe(
-            counted,
-            F.count("*").alias("read"),
-            F.count_if(IS_BROKEN).alias("broken"),
-            F.max("ingestion_ts").alias("last_ingestion_ts"),
+        observed = Observed(
+            rows, read=F.count("*"), broken=F.count_if(IS_BROKEN), last_ingestion_ts=F.max("ingestion_ts")
         )
-        self.draft.append(observed.transform(kept, self.contract, self.draft.columns), checkpoint)
+        self.draft.append(observed.rows.transform(kept, self.contract, self.draft.columns), checkpoint)
         self.draft.require_not_overtaken()
-        by_rule = self._write_errors(rows, healed, counted.get["broken"])
+        counted = observed.facts
+        by_rule = self._write_errors(rows, healed, counted["broken"])
         snapshot = self.draft.publish(checkpoint)
         return CuratedBuild(
             is_new=True,
             snapshot_id=snapshot.snapshot_id,
             days=days_changed(self.draft.table, self.draft.base.snapshot_id, snapshot.snapshot_id),
             standardized_snapshot=int(checkpoint["standardized-snapshot"]),
-            last_ingestion_ts=counted.get["last_ingestion_ts"],
+            last_ingestion_ts=counted["last_ingestion_ts"],
             part=self.part,
-            rows_read=counted.get["read"],
-            written=counted.get["read"] - counted.get["broken"],
+            rows_read=counted["read"],
+            written=counted["read"] - counted["broken"],
             updated=updated,
-            broken=counted.get["broken"],
+            broken=counted["broken"],
             errors_by_rule=by_rule,
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import And, EqualTo
 from pyiceberg.table import Table
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from leanops.contracts.column_types import DECIMAL_DIGITS
@@ -17,6 +17,7 @@ from leanops.contracts.proposal import SAMPLE_LENGTH, FieldProfile, Form, Profil
 from leanops.curated.strict_cast import strict_cast
 from leanops.errors import ProposalImpossible
 from leanops.names import Layer, spark_table, table
+from leanops.observed import Observed
 from leanops.ops.drift_log import DRIFT_LOG, NEW_COLUMN
 from leanops.slices import SMALL, Slice, sized
 from leanops.standardized.flatten_plan import (
@@ -120,14 +121,13 @@ def _fields(
     messages: DataFrame, paths: Sequence[Path], forms: Sequence[Form], logged: Mapping[Path, date]
 ) -> tuple[dict[str, int], list[FieldProfile]]:
     """One look at all values of all fields, and another at the few that are samples."""
-    observation = Observation()
-    read = messages.transform(read_payloads, _plan(paths)).observe(
-        observation,
-        F.count("*").alias("messages"),
-        F.count("error_kind").alias("refused"),
-        F.count(OVERFLOW_COLUMN).alias("overflowing"),
+    read = Observed(
+        messages.transform(read_payloads, _plan(paths)),
+        messages=F.count("*"),
+        refused=F.count("error_kind"),
+        overflowing=F.count(OVERFLOW_COLUMN),
     )
-    rows = read.transform(_values, len(paths)).transform(_counted, forms).collect()
+    rows = read.rows.transform(_values, len(paths)).transform(_counted, forms).collect()
     figures = {row["place"]: row.asDict() for row in rows}
     samples = _samples(messages, paths, figures)
     fields = [
@@ -136,7 +136,7 @@ def _fields(
         else FieldProfile(path, since=logged.get(path))
         for place, path in enumerate(paths)
     ]
-    return observation.get, fields
+    return read.facts, fields
 
 
 def _values(read: DataFrame, width: int) -> DataFrame:

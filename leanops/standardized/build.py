@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from datetime import date
 
 from pyiceberg.catalog import Catalog
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from leanops.commits import Draft, checkpoint_of, current_id, replace_rows
 from leanops.contracts.model import Contract
 from leanops.inventory import days_changed, table_days
 from leanops.names import Layer, spark_table
+from leanops.observed import Observed
 from leanops.ops.drift_log import log_drift
 from leanops.picked import Sorted
 from leanops.raw.table import ensure_raw_table, last_landing_seq
@@ -177,16 +178,15 @@ class _Build:
         if foreseen != plan:
             self._add_columns(foreseen)
         self._make_room()
-        counted = Observation()
-        read = messages.transform(self._read, foreseen).observe(
-            counted,
-            F.count("*").alias("messages"),
-            F.max("ingestion_ts").alias("last"),
-            F.count("new_paths").alias("new"),
+        read = Observed(
+            messages.transform(self._read, foreseen),
+            messages=F.count("*"),
+            new=F.count("new_paths"),
+            last=F.max("ingestion_ts"),
         )
-        readable = read.where(F.col("error_kind").isNull())
+        readable = read.rows.where(F.col("error_kind").isNull())
         self.draft.append(readable.transform(flat_rows, foreseen, self.draft.columns), {})
-        facts = _Facts(counted.get["messages"], bool(counted.get["new"]), counted.get["last"])
+        facts = _Facts(read.facts["messages"], bool(read.facts["new"]), read.facts["last"])
 
         decided = Sorted.many(fates(self._written(messages), self._copies(raw), self._held()), "fate")
         refused = decided.picked(Fate.PARSE_ERROR).among(messages).transform(self._read, foreseen)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from leanops import commits
 from leanops.commits import Draft
@@ -21,21 +22,22 @@ from leanops.home import Home
 from leanops.ledger.draw_up import draw_up
 from leanops.ledger.trace import trace
 from leanops.names import Layer, spark_table, table
+from leanops.observed import Observed
 from leanops.pending import pending
 from leanops.standardized import build as standardized
 from leanops.standardized.build import build_standardized
 from leanops_resources.catalog import LocalCatalog
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, server_url_of
 from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
 
 
-@pytest.fixture
-def topic(warm_home: Home, spark: SparkSession) -> Callable[[str], Records]:
-    catalog = LocalCatalog(warm_home).load()
-    return lambda name: Records(name, warm_home, catalog, spark)
+@pytest.fixture(scope="module")
+def topic(shared_home: Home, shared_spark: SparkSession) -> Callable[[str], Records]:
+    catalog = LocalCatalog(shared_home).load()
+    return lambda name: Records(name, shared_home, catalog, shared_spark)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def undisturbed(topic: Callable[[str], Records]) -> dict[Layer, list[dict[str, Any]]]:
     """What becomes of all messages when nothing happens on the way."""
     calm = topic("calm")
@@ -132,7 +134,7 @@ def test_of_two_builds_at_once_without_a_lock_the_slower_changes_nothing(
 
 
 def test_a_process_that_is_killed_before_it_publishes_leaves_nothing_that_readers_see(
-    topic: Callable[[str], Records], undisturbed: dict[Layer, list[dict[str, Any]]], warm_home: Home
+    topic: Callable[[str], Records], undisturbed: dict[Layer, list[dict[str, Any]]], spark_home: Home
 ) -> None:
     disturbed = topic("killed")
     disturbed.land(FIRST)
@@ -153,7 +155,8 @@ def test_a_process_that_is_killed_before_it_publishes_leaves_nothing_that_reader
         Draft.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         build_standardized(lambda: attach(settings, catalog), catalog.load(), "killed", CONTRACT)
     """
-    killed = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, env=os.environ, check=False)
+    home = {"LEANOPS_HOME": str(disturbed.home.path), "SPARK_REMOTE": server_url_of(spark_home)}
+    killed = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, env={**os.environ, **home}, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert disturbed.tables()[Layer.CURATED] == before[Layer.CURATED]
     assert len(disturbed.tables()[Layer.STANDARDIZED]) == len(before[Layer.STANDARDIZED])
@@ -162,7 +165,7 @@ def test_a_process_that_is_killed_before_it_publishes_leaves_nothing_that_reader
     assert disturbed.tables() == undisturbed
 
 
-def test_a_compaction_hides_no_checkpoint(topic: Callable[[str], Records], spark: SparkSession) -> None:
+def test_a_compaction_hides_no_checkpoint(topic: Callable[[str], Records]) -> None:
     compacted = topic("compacted")
     for messages in (FIRST, SECOND):
         compacted.land(messages)
@@ -170,7 +173,9 @@ def test_a_compaction_hides_no_checkpoint(topic: Callable[[str], Records], spark
     before = compacted.tables()
     for layer in (Layer.RAW, Layer.STANDARDIZED, Layer.CURATED):
         name = spark_table(layer, "compacted").replace("`leanops`.", "").replace("`", "")
-        spark.sql(f"CALL leanops.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
+        compacted.spark.sql(
+            f"CALL leanops.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))"
+        )
     assert compacted.tables() == before
     tables = [compacted.catalog.load_table(table(layer, "compacted")) for layer in (Layer.STANDARDIZED, Layer.CURATED)]
     assert [commits.checkpoint_of(each)["upto"] for each in tables] == ["9", "9"]
@@ -181,9 +186,7 @@ def test_a_compaction_hides_no_checkpoint(topic: Callable[[str], Records], spark
     assert {row["message_id"] for row in compacted.tables()[Layer.CURATED]} == {"a2", "b2", "e2"}
 
 
-def test_fields_may_be_called_like_anything_that_the_platform_names_inside(
-    topic: Callable[[str], Records], warm_home: Home
-) -> None:
+def test_fields_may_be_called_like_anything_that_the_platform_names_inside(topic: Callable[[str], Records]) -> None:
     """A field called `error_kind` once stopped the build of its topic."""
     inside = (
         *("error_kind", "error_reason", "error_position", "json_payload", "new_paths", "record_key", "read"),
@@ -216,3 +219,12 @@ def test_fields_may_be_called_like_anything_that_the_platform_names_inside(
         assert all(account.is_clean for account in draw_up(named.spark, named.catalog, named.name, contract, layer))
     story = trace(named.spark, named.catalog, [Topic(name=named.name, contract=contract)], "m1")
     assert "superseded by m2" in " ".join(event.what for event in story)
+
+
+def test_what_spark_observed_too_late_is_counted_once_more(shared_spark: SparkSession) -> None:
+    rows = shared_spark.range(10)
+    never_used = Observed(rows, count=F.count("*"), last=F.max("id"))
+    assert never_used.facts == {"count": 10, "last": 9}
+    used = Observed(rows, count=F.count("*"), last=F.max("id"))
+    used.rows.collect()
+    assert used.facts == {"count": 10, "last": 9}
