@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,11 +24,20 @@ PROJECT = Path(__file__).parents[1]
 EXAMPLES = PROJECT / "examples"
 
 
+MEMORY = Path("/dev/shm")
+ROOM = 4 * 2**30
+
+
 def pytest_configure() -> None:
-    """What Hypothesis notes for itself does not go to the folder the tests are run in, and goes when they are done."""
+    """What Hypothesis notes for itself does not go to the folder the tests are run in, and goes when they are done.
+
+    Homes stand in memory where there is room: a third of what a tick does outside of Spark is waiting for the disk.
+    """
     notes = tempfile.mkdtemp(prefix="hypothesis-")
     atexit.register(shutil.rmtree, notes, ignore_errors=True)
     set_hypothesis_home_dir(notes)
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 @pytest.fixture(autouse=True)
@@ -38,13 +48,29 @@ def only_default_settings(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
+@pytest.fixture(scope="session")
+def migrations_read_once() -> Iterator[None]:
+    """Dagster's hundred migrations stay as they are: not every instance and run has to read all of them again."""
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    read, known = ScriptDirectory.from_config, dict[str | None, ScriptDirectory]()
+
+    def once(config: Config) -> ScriptDirectory:
+        place = config.get_main_option("script_location")
+        if place not in known:
+            known[place] = read(config)
+        return known[place]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptDirectory, "from_config", once)
+        yield
+
+
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, migrations_read_once: None) -> Home:
     """A new home that the test's own process uses, with the contracts of the project. Its name is an awkward one."""
-    path = tmp_path / "höme & co"
-    monkeypatch.setenv("LEANOPS_HOME", str(path))
-    monkeypatch.setenv("LEANOPS_SCHEMAS", str(PROJECT / "schemas"))
-    return Home(path).prepare()
+    return use_home(monkeypatch, Home(tmp_path / "höme & co").prepare())
 
 
 @dataclass(frozen=True)
@@ -98,18 +124,47 @@ def server_url_of(home: Home) -> str:
 @pytest.fixture
 def warm_home(home: Home, spark_home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     """A new home like any other, whose Spark is the suite's server."""
-    monkeypatch.setenv("SPARK_REMOTE", server_url_of(spark_home))
+    return use_home(monkeypatch, home, spark_home)
+
+
+def use_home(patch: pytest.MonkeyPatch, home: Home, spark_home: Home | None = None) -> Home:
+    """This process uses a home, with the contracts of the project and, where it is given, the suite's server."""
+    patch.setenv("LEANOPS_HOME", str(home.path))
+    patch.setenv("LEANOPS_SCHEMAS", str(PROJECT / "schemas"))
+    if spark_home:
+        patch.setenv("SPARK_REMOTE", server_url_of(spark_home))
     return home
 
 
 @pytest.fixture
-def spark(warm_home: Home) -> Iterator["SparkSession"]:
+def spark(warm_home: Home, spark_home: Home) -> Iterator["SparkSession"]:
     """A session on the suite's server."""
+    with session_of(warm_home, spark_home) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """One home for all tests of a file that keep apart by the names of their topics."""
+    return Home(tmp_path_factory.mktemp("shared") / "höme & co").prepare()
+
+
+@pytest.fixture(scope="module")
+def shared_spark(shared_home: Home, spark_home: Home) -> Iterator["SparkSession"]:
+    """One session for all of them: a new one costs each test seconds, most of them for Python beside Spark."""
+    with session_of(shared_home, spark_home) as session:
+        yield session
+
+
+@contextmanager
+def session_of(home: Home, spark_home: Home) -> Iterator["SparkSession"]:
+    """A session on the suite's server, with a home's tables in it."""
     from leanops_resources.catalog import LocalCatalog
     from leanops_resources.spark.session import attach
 
-    catalog = LocalCatalog(warm_home)
+    catalog = LocalCatalog(home)
     catalog.load()
-    session = attach(Settings.load(), catalog)
+    settings = Settings().model_copy(update={"home": home.path, "spark_remote": server_url_of(spark_home)})
+    session = attach(settings, catalog)
     yield session
     session.stop()

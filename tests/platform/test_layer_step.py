@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from leanops.home import Home
 from leanops.names import Layer, spark_table
+from leanops.raw.landing import land_file
 from leanops_assets import layer_step
 from leanops_assets.instance import dagster_instance
 from leanops_assets.specs import asset_key
@@ -19,7 +20,7 @@ from leanops_resources.catalog import LocalCatalog
 from leanops_resources.state.lease import lease
 from leanops_resources.state.sqlite import SqliteStateStore
 from leanops_resources.state.store import LOCK_TTL, Lock
-from tests.conftest import EXAMPLES, Said
+from tests.conftest import EXAMPLES, Said, use_home
 from tests.platform.test_tick import QUIET, Run, metadata, rows, run, tick
 
 Leanops = Callable[..., Said]
@@ -30,12 +31,26 @@ def profile(tmp_path: Path, leanops: Leanops) -> Callable[..., None]:
     """Land one version of a user profile."""
 
     def land(message_id: str, moment: str, key: str = "user/1", **fields: object) -> None:
-        payload = {"_metadata": {"idempotencyKeyResource": key}, "user_id": key, **fields}
-        line = {"message_id": message_id, "publish_time": moment, "payload": payload}
-        (tmp_path / "one.ndjson").write_text(json.dumps(line))
+        (tmp_path / "one.ndjson").write_text(profile_line(message_id, moment, key, **fields))
         assert leanops("land", "user_profiles", tmp_path / "one.ndjson").exit_code == 0
 
     return land
+
+
+def profile_line(message_id: str, moment: str, key: str = "user/1", **fields: object) -> str:
+    payload = {"_metadata": {"idempotencyKeyResource": key}, "user_id": key, **fields}
+    return json.dumps({"message_id": message_id, "publish_time": moment, "payload": payload})
+
+
+@pytest.fixture(scope="module")
+def built_once(shared_home: Home, spark_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home in which one user profile is built."""
+    file = tmp_path_factory.mktemp("profile") / "one.ndjson"
+    file.write_text(profile_line("m1", "2026-01-11T08:00:00Z"))
+    land_file(LocalCatalog(shared_home).load(), "user_profiles", file, date(2025, 1, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        tick(use_home(patch, shared_home, spark_home), "2026-01-11", "user_profiles")
+    return shared_home
 
 
 def materialised_days(home: Home, layer: Layer, topic: str) -> dict[str, int]:
@@ -159,21 +174,18 @@ def rebuild(home: Home, day: str) -> Run:
     return run(home, day, layers, {**QUIET, "resources": {"builds": {"config": {"rebuild": True}}}})
 
 
-def test_a_run_of_a_backfill_makes_its_day_anew(warm_home: Home, profile: Callable[..., None]) -> None:
-    profile("m1", "2026-01-11T08:00:00Z")
-    tick(warm_home, "2026-01-11", "user_profiles")
+def test_a_run_of_a_backfill_makes_its_day_anew(
+    built_once: Home, spark_home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_home(monkeypatch, built_once, spark_home)
     layer = asset_key(Layer.STANDARDIZED, "user_profiles")
-    filled = run(warm_home, "2026-01-11", [layer], tags={"dagster/backfill": "b1"})
+    filled = run(built_once, "2026-01-11", [layer], tags={"dagster/backfill": "b1"})
     assert metadata(filled, Layer.STANDARDIZED, "user_profiles")["rows_read"] == 1
 
 
-def test_what_a_topic_has_consumed_can_be_asked_of_the_state_store(
-    warm_home: Home, profile: Callable[..., None]
-) -> None:
-    profile("m1", "2026-01-11T08:00:00Z")
-    tick(warm_home, "2026-01-11", "user_profiles")
-    found = SqliteStateStore(warm_home.state).checkpoint("standardized/user_profiles", "raw")
-    raw = LocalCatalog(warm_home).load().load_table(("iceberg_raw_db", "user_profiles_staging")).current_snapshot()
+def test_what_a_topic_has_consumed_can_be_asked_of_the_state_store(built_once: Home) -> None:
+    found = SqliteStateStore(built_once.state).checkpoint("standardized/user_profiles", "raw")
+    raw = LocalCatalog(built_once).load().load_table(("iceberg_raw_db", "user_profiles_staging")).current_snapshot()
     assert found is not None
     assert raw is not None
     assert found.last_snapshot == raw.snapshot_id

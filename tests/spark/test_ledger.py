@@ -11,20 +11,22 @@ from leanops.home import Home
 from leanops.ledger.account import Account
 from leanops.ledger.draw_up import draw_up
 from leanops.ledger.queries import findings_query, shared_keys_query
-from leanops.names import Layer, spark_table
+from leanops.names import Layer, spark_table, table
 from leanops.slices import Slice
 from leanops_resources.catalog import LocalCatalog
 from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
 
 MESSAGES = [*FIRST, *SECOND, *THIRD, message("f1", 2, key="f", amount=1), message("g1", 2, key="g", amount=2)]
+WAYS = {"few rows": 5000, "many rows": 0}
+"""The ways to draw up an account, each with the number of rows up to which there are few."""
 
 
-@pytest.fixture
-def records(warm_home: Home, spark: SparkSession) -> Callable[[str], Records]:
+@pytest.fixture(scope="module")
+def records(shared_home: Home, shared_spark: SparkSession) -> Callable[[str], Records]:
     """A topic of all the messages, built."""
 
     def build(name: str) -> Records:
-        topic = Records(name, warm_home, LocalCatalog(warm_home).load(), spark)
+        topic = Records(name, shared_home, LocalCatalog(shared_home).load(), shared_spark)
         topic.land(MESSAGES)
         topic.build()
         return topic
@@ -44,12 +46,12 @@ def named(found: dict[date, Account]) -> Iterator[tuple[int, str, str]]:
             yield day.day, finding.message_id, finding.problem.partition(":")[0].partition(",")[0]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def calm(records: Callable[[str], Records]) -> Records:
     return records("calm_ledger")
 
 
-@pytest.mark.parametrize("small", [5000, 0], ids=["few rows", "many rows"])
+@pytest.mark.parametrize("small", WAYS.values(), ids=WAYS)
 def test_every_row_of_an_undisturbed_topic_has_one_fate(
     calm: Records, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
@@ -143,43 +145,48 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("small", [5000, 0], ids=["few rows", "many rows"])
-def test_damage_is_found_and_named(
-    records: Callable[[str], Records], monkeypatch: pytest.MonkeyPatch, small: int
-) -> None:
-    monkeypatch.setattr("leanops.ledger.draw_up.SMALL", small)
+def test_damage_is_found_and_named(records: Callable[[str], Records], monkeypatch: pytest.MonkeyPatch) -> None:
     topic = records("damaged")
     tables = {layer.value: spark_table(layer, topic.name) for layer in Layer}
-    states = {
-        name: topic.spark.read.table(f"{name}.history").orderBy("made_current_at").tail(1) for name in tables.values()
-    }
-    found = {}
+    undamaged = snapshots(topic)
     for what, damage in DAMAGES.items():
-        for name, [state] in states.items():
-            topic.spark.sql(f"CALL leanops.system.set_current_snapshot('{name.replace('`', '')}', {state.snapshot_id})")
+        for layer, snapshot in undamaged.items() - snapshots(topic).items():
+            name = tables[layer].replace("`", "")
+            topic.spark.sql(f"CALL leanops.system.set_current_snapshot('{name}', {snapshot})")
         topic.spark.sql(damage.statement.format(topic=topic.name, **tables))
-        drawn = accounts(topic, damage.layer)
-        found[what] = damage._replace(named=list(named(drawn)))
-        days = {date(2026, 1, day) for day, _, _ in damage.named}
-        queries = [findings_query(drawn[day], CONTRACT) for day in days]
-        listed = {row.message_id for query in queries for row in topic.spark.sql(query).collect()}
-        assert listed == {message_id for _, message_id, _ in damage.named}, what
-        assert not all(account.closes for account in drawn.values()), what
-    assert found == DAMAGES
+        for way, small in WAYS.items():
+            monkeypatch.setattr("leanops.ledger.draw_up.SMALL", small)
+            drawn = accounts(topic, damage.layer)
+            assert list(named(drawn)) == damage.named, (what, way)
+            days = {date(2026, 1, day) for day, _, _ in damage.named}
+            queries = [findings_query(drawn[day], CONTRACT) for day in days]
+            listed = {row.message_id for query in queries for row in topic.spark.sql(query).collect()}
+            assert listed == {message_id for _, message_id, _ in damage.named}, (what, way)
+            assert not all(account.closes for account in drawn.values()), (what, way)
 
 
-@pytest.mark.parametrize("small", [5000, 0], ids=["few rows", "many rows"])
-def test_a_record_with_two_rows_is_named(
-    records: Callable[[str], Records], monkeypatch: pytest.MonkeyPatch, small: int
-) -> None:
-    monkeypatch.setattr("leanops.ledger.draw_up.SMALL", small)
+def snapshots(topic: Records) -> dict[Layer, int]:
+    """What the tables of a topic hold now."""
+    held = {layer: topic.catalog.load_table(table(layer, topic.name)).current_snapshot() for layer in Layer}
+    return {layer: snapshot.snapshot_id for layer, snapshot in held.items() if snapshot}
+
+
+@pytest.fixture(scope="module")
+def twice(records: Callable[[str], Records]) -> Records:
+    """A topic with a record that somebody has given a second row."""
     topic = records("twice")
     topic.spark.sql(
         f"INSERT INTO {spark_table(Layer.CURATED, 'twice')} SELECT 'x', idempotency_key, publish_time, ingestion_ts, "
         f"landing_seq, amount, note FROM {spark_table(Layer.CURATED, 'twice')} WHERE message_id = 'f1'"
     )
-    account = accounts(topic, Layer.CURATED)[date(2026, 1, 2)]
+    return topic
+
+
+@pytest.mark.parametrize("small", WAYS.values(), ids=WAYS)
+def test_a_record_with_two_rows_is_named(twice: Records, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+    monkeypatch.setattr("leanops.ledger.draw_up.SMALL", small)
+    account = accounts(twice, Layer.CURATED)[date(2026, 1, 2)]
     assert sorted(finding.message_id for finding in account.shared.first) == ["f1", "x"]
-    part = accounts(topic, Layer.CURATED, Slice(len(MESSAGES), len(MESSAGES), frozenset([date(2026, 1, 2)])))
+    part = accounts(twice, Layer.CURATED, Slice(len(MESSAGES), len(MESSAGES), frozenset([date(2026, 1, 2)])))
     assert part[date(2026, 1, 2)].shared.count == 2
-    assert [row.message_ids for row in topic.spark.sql(shared_keys_query(account)).collect()] == [["f1", "x"]]
+    assert [row.message_ids for row in twice.spark.sql(shared_keys_query(account)).collect()] == [["f1", "x"]]

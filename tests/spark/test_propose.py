@@ -23,7 +23,7 @@ from leanops.slices import SMALL
 from leanops.standardized.build import build_standardized
 from leanops_resources.catalog import LocalCatalog
 from tests.cases.casts import CASES
-from tests.conftest import EXAMPLES, PROJECT, Said
+from tests.conftest import EXAMPLES, PROJECT, Said, use_home
 from tests.unit.test_proposal import profiled
 
 Leanops = Callable[..., Said]
@@ -32,12 +32,18 @@ SAMPLES = sorted(path.stem for path in EXAMPLES.glob("*.ndjson"))
 
 
 @pytest.fixture
-def catalog(warm_home: Home) -> Catalog:
-    return LocalCatalog(warm_home).load()
+def used_home(shared_home: Home, spark_home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """The home of all tests here, and this process uses it."""
+    return use_home(monkeypatch, shared_home, spark_home)
+
+
+@pytest.fixture(scope="module")
+def catalog(shared_home: Home) -> Catalog:
+    return LocalCatalog(shared_home).load()
 
 
 @pytest.fixture
-def schemas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def schemas(used_home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of contracts with none in it yet."""
     folder = tmp_path / "contracts"
     folder.mkdir()
@@ -46,7 +52,7 @@ def schemas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def land(leanops: Leanops, tmp_path: Path) -> Callable[..., None]:
+def land(used_home: Home, leanops: Leanops, tmp_path: Path) -> Callable[..., None]:
     """Land payloads, one or more a day from the first of January on."""
 
     def call(topic: str, payloads: Iterable[Any], a_day: int = 1) -> None:
@@ -89,20 +95,24 @@ def types(contract: Contract) -> dict[str, str]:
 
 @pytest.mark.parametrize("topic", SAMPLES)
 def test_every_value_of_a_sample_fits_what_is_proposed_with_and_without_an_active_contract(
-    topic: str, spark: SparkSession, catalog: Catalog
+    topic: str, shared_spark: SparkSession, catalog: Catalog
 ) -> None:
     land_file(catalog, topic, EXAMPLES / f"{topic}.ndjson", date(2025, 1, 1))
     shipped = PROJECT / "schemas" / topic / "active" / "schema.json"
     active = read_contract(shipped.read_bytes(), topic, str(shipped)) if shipped.exists() else None
     for before in dict.fromkeys([None, active]):
-        proposal = propose(topic, profile_raw(spark, catalog, topic, forms_to_count(before)), before)
+        proposal = propose(topic, profile_raw(shared_spark, catalog, topic, forms_to_count(before)), before)
         contract = read_contract(proposal.text.encode(), topic, "the proposal")
         assert contract.version == (before.version + 1 if before else 1)
         assert set(before.column_names if before else ()) <= set(contract.column_names)
-        assert misfits(spark, catalog, topic, contract) == []
+        assert misfits(shared_spark, catalog, topic, contract) == []
 
 
-def test_what_the_samples_of_orders_propose(leanops: Leanops, warm_home: Home, schemas: Path) -> None:
+def test_what_the_samples_of_orders_propose(
+    leanops: Leanops, schemas: Path, warm_home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In a home of its own: the same samples have landed in the shared one.
+    monkeypatch.setenv("LEANOPS_SCHEMAS", str(schemas))
     assert leanops("land", "--new", "orders", EXAMPLES / "orders.ndjson").exit_code == 0
     said = leanops("schema", "propose", "orders")
     document = json.loads(said.out)
@@ -135,13 +145,13 @@ def test_what_the_samples_of_orders_propose(leanops: Leanops, warm_home: Home, s
 
 
 def test_spark_counts_what_the_types_themselves_say_of_every_text(
-    warm_home: Home, spark: SparkSession, catalog: Catalog, land: Callable[..., None]
+    shared_spark: SparkSession, catalog: Catalog, land: Callable[..., None]
 ) -> None:
     texts = sorted(
         {text for _, _, text, _ in CASES} | {"1e-38", "1e37", "123e-2", "0.10e+1", "-12.340", "00", "9" * 401}
     )
     land("casts", [{f"f{i}": text for i, text in enumerate(texts)}])
-    found = profile_raw(spark, catalog, "casts", forms_to_count(None)).fields
+    found = profile_raw(shared_spark, catalog, "casts", forms_to_count(None)).fields
     for text, field in zip(texts, found, strict=True):
         expected = profiled(field.path, [text])
         facts = ("values", "blanks", "fitting", "decimals", "whole_digits", "scale")
@@ -193,7 +203,7 @@ CORPUS = [
 
 
 def test_a_corpus_of_everything_is_typed_as_narrowly_as_it_can_be(
-    spark: SparkSession, catalog: Catalog, schemas: Path, land: Callable[..., None], proposed: Propose
+    shared_spark: SparkSession, catalog: Catalog, schemas: Path, land: Callable[..., None], proposed: Propose
 ) -> None:
     # Python would write its own numbers.
     exact = [json.dumps(each).replace("0.12345678901234568", "0.1234567890123456789012345") for each in CORPUS]
@@ -224,7 +234,7 @@ def test_a_corpus_of_everything_is_typed_as_narrowly_as_it_can_be(
     assert "candidate" not in said["person_name"]
     assert "a candidate for cde" in said["person_address_zip"]
     assert not any(column.cde for column in contract.payload_columns)
-    assert misfits(spark, catalog, "corpus", contract) == []
+    assert misfits(shared_spark, catalog, "corpus", contract) == []
     assert notes.splitlines() == [
         "note: 2 payloads are not one JSON object and were left out.",
         'note: Left out, for a contract cannot have columns of these names, or not so many: ["_hidden"] (_hidden).',
@@ -232,7 +242,7 @@ def test_a_corpus_of_everything_is_typed_as_narrowly_as_it_can_be(
 
 
 def test_the_formats_of_the_active_contract_are_asked_of_every_value(
-    warm_home: Home, schemas: Path, land: Callable[..., None], proposed: Propose
+    schemas: Path, land: Callable[..., None], proposed: Propose
 ) -> None:
     columns = [
         {"name": "day", "type": "DATE", "format": "dd.MM.yyyy", "cde": True},
@@ -256,7 +266,7 @@ def test_the_formats_of_the_active_contract_are_asked_of_every_value(
 
 
 def test_only_the_last_days_are_looked_at_and_the_drift_log_tells_of_the_days_before(
-    spark: SparkSession,
+    shared_spark: SparkSession,
     catalog: Catalog,
     schemas: Path,
     land: Callable[..., None],
@@ -267,18 +277,18 @@ def test_only_the_last_days_are_looked_at_and_the_drift_log_tells_of_the_days_be
     assert types(proposed("drifting", "--days", 2)[0]) == {"a": "DECIMAL(18,2)"}
     assert types(proposed("drifting", "--days", 1000)[0]) == {"a": "STRING", "old": "INT"}
 
-    build_standardized(lambda: spark, catalog, "drifting", proposed("drifting")[0])
+    build_standardized(lambda: shared_spark, catalog, "drifting", proposed("drifting")[0])
     recent, _ = proposed("drifting", "--days", 1)
     assert types(recent) == {"a": "DECIMAL(18,2)", "old": "STRING"}
     assert "missing in 1 of 1 messages (100.0%); since 2" in (recent.payload_columns[1].description or "")
 
 
 def test_a_large_topic_is_read_in_parts_and_its_late_fields_are_found(
-    spark: SparkSession, catalog: Catalog, warm_home: Home, land: Callable[..., None]
+    shared_spark: SparkSession, catalog: Catalog, land: Callable[..., None]
 ) -> None:
     late = {SMALL + 10: {"b": 2}, SMALL + 20: {"c": "x"}}
     land("large", ({"a": i, **late.get(i, {})} for i in range(SMALL + 100)), a_day=1000)
-    found = profile_raw(spark, catalog, "large", forms_to_count(None))
+    found = profile_raw(shared_spark, catalog, "large", forms_to_count(None))
     assert (found.messages, found.refused, found.overflowing) == (SMALL + 100, 0, 0)
     assert [(each.path, each.values, each.samples) for each in found.fields] == [
         (("a",), SMALL + 100, ("0", str(SMALL + 99))),
@@ -288,9 +298,7 @@ def test_a_large_topic_is_read_in_parts_and_its_late_fields_are_found(
     assert [str(each.since) for each in found.fields] == ["2026-01-01", "2026-01-06", "2026-01-06"]
 
 
-def test_fields_beyond_the_cap_are_told_of(
-    warm_home: Home, schemas: Path, land: Callable[..., None], proposed: Propose
-) -> None:
+def test_fields_beyond_the_cap_are_told_of(schemas: Path, land: Callable[..., None], proposed: Propose) -> None:
     land("wide", [{f"f{i}": i for i in range(1100)}])
     contract, notes = proposed("wide")
     assert set(types(contract).values()) == {"INT"}
@@ -299,7 +307,7 @@ def test_fields_beyond_the_cap_are_told_of(
 
 
 def test_a_file_is_written_once_and_never_over_another(
-    warm_home: Home, schemas: Path, land: Callable[..., None], leanops: Leanops, tmp_path: Path
+    schemas: Path, land: Callable[..., None], leanops: Leanops, tmp_path: Path
 ) -> None:
     land("tiny", [{"a": "Größe", "error_kind": 1}])
     file = tmp_path / "schema.json"
@@ -316,7 +324,7 @@ def test_a_file_is_written_once_and_never_over_another(
 
 
 def test_a_topic_of_which_nothing_can_be_said_is_answered_with_what_to_do(
-    warm_home: Home, schemas: Path, land: Callable[..., None], leanops: Leanops
+    schemas: Path, land: Callable[..., None], leanops: Leanops
 ) -> None:
     (schemas / "expected" / "pending").mkdir(parents=True)
     assert "Land some messages first: leanops land expected FILE." in leanops("schema", "propose", "expected").err

@@ -74,14 +74,14 @@ CASES = {
 }
 
 
-@pytest.fixture
-def catalog(warm_home: Home) -> Catalog:
-    return LocalCatalog(warm_home).load()
+@pytest.fixture(scope="module")
+def catalog(shared_home: Home) -> Catalog:
+    return LocalCatalog(shared_home).load()
 
 
-@pytest.fixture
-def built(warm_home: Home, spark: SparkSession, catalog: Catalog) -> "Built":
-    return Built.of("records", ACTIVE, warm_home, spark, catalog)
+@pytest.fixture(scope="module")
+def built(shared_home: Home, shared_spark: SparkSession, catalog: Catalog) -> "Built":
+    return Built.of("records", ACTIVE, shared_home, shared_spark, catalog)
 
 
 class Built(NamedTuple):
@@ -132,10 +132,10 @@ def metadata_files(catalog: Catalog) -> dict[tuple[str, ...], str]:
 
 
 def test_it_says_what_a_build_would_do_and_changes_nothing(
-    built: Built, warm_home: Home, spark: SparkSession, catalog: Catalog
+    built: Built, shared_home: Home, shared_spark: SparkSession, catalog: Catalog
 ) -> None:
     before = metadata_files(catalog)
-    said = {name: rehearse(spark, catalog, "records", case.contract, ACTIVE, 7) for name, case in CASES.items()}
+    said = {name: rehearse(shared_spark, catalog, "records", case.contract, ACTIVE, 7) for name, case in CASES.items()}
     assert metadata_files(catalog) == before
 
     days = {2, 3, 5, 6}
@@ -147,7 +147,7 @@ def test_it_says_what_a_build_would_do_and_changes_nothing(
         assert {day.day for day in rehearsal.days} == days
         assert rehearsal.unknown_columns == case.unknown
 
-        really = Built.of(name, case.contract, warm_home, spark, catalog)
+        really = Built.of(name, case.contract, shared_home, shared_spark, catalog)
         broken = really.broken(days)
         assert rehearsal.failing == len(broken), name
         assert rehearsal.failures == tuple(really.failures(days)), name
@@ -158,27 +158,29 @@ def test_it_says_what_a_build_would_do_and_changes_nothing(
 
 
 def test_it_says_the_same_in_the_way_of_many_rows(
-    built: Built, spark: SparkSession, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+    built: Built, shared_spark: SparkSession, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = CASES["another_type"]
-    few = rehearse(spark, catalog, "records", case.contract, ACTIVE, 7)
+    few = rehearse(shared_spark, catalog, "records", case.contract, ACTIVE, 7)
     assert few.newly_failing == case.newly_failing
     monkeypatch.setattr("leanops.slices.SMALL", 0)
-    assert rehearse(spark, catalog, "records", case.contract, ACTIVE, 7) == few
+    assert rehearse(shared_spark, catalog, "records", case.contract, ACTIVE, 7) == few
 
 
-def test_only_the_last_days_that_hold_rows_are_looked_at(built: Built, spark: SparkSession, catalog: Catalog) -> None:
+def test_only_the_last_days_that_hold_rows_are_looked_at(
+    built: Built, shared_spark: SparkSession, catalog: Catalog
+) -> None:
     narrowed = CASES["a_narrowed_type"].contract
     for count, days in ((1, {6}), (2, {5, 6}), (3, {3, 5, 6}), (9, {2, 3, 5, 6})):
-        rehearsal = rehearse(spark, catalog, "records", narrowed, ACTIVE, count)
+        rehearsal = rehearse(shared_spark, catalog, "records", narrowed, ACTIVE, count)
         assert {day.day for day in rehearsal.days} == days
         assert rehearsal.rows == sum(day in days for day, _, _ in built.rows.values())
 
 
-def test_it_says_in_words_what_would_happen(built: Built, spark: SparkSession, catalog: Catalog) -> None:
+def test_it_says_in_words_what_would_happen(built: Built, shared_spark: SparkSession, catalog: Catalog) -> None:
     envelope = ({**KEY, "source": "id"}, {"name": "producer", "source": "by"})
     changed = contract({**AMOUNT, "type": "INT"}, {"name": "rank", "type": "INT"}, envelope=envelope)
-    rehearsal = rehearse(spark, catalog, "records", changed, ACTIVE, 7)
+    rehearsal = rehearse(shared_spark, catalog, "records", changed, ACTIVE, 7)
     assert rehearsal.envelope_changes == ("idempotency_key", "producer")
     assert list(rehearsal.sentences) == [
         "Version 4 of the contract, on 10 rows of records in Standardized (4 days, 2026-01-02 to 2026-01-06).",
@@ -190,8 +192,10 @@ def test_it_says_in_words_what_would_happen(built: Built, spark: SparkSession, c
     ]
 
 
-def test_without_an_active_contract_nothing_is_compared(built: Built, spark: SparkSession, catalog: Catalog) -> None:
-    rehearsal = rehearse(spark, catalog, "records", CASES["a_narrowed_type"].contract, None, 1)
+def test_without_an_active_contract_nothing_is_compared(
+    built: Built, shared_spark: SparkSession, catalog: Catalog
+) -> None:
+    rehearsal = rehearse(shared_spark, catalog, "records", CASES["a_narrowed_type"].contract, None, 1)
     assert (rehearsal.passing, rehearsal.failing) == (0, 3)
     assert (rehearsal.newly_passing, rehearsal.newly_failing, rehearsal.newly_failing_samples) == (0, 0, ())
     assert list(rehearsal.sentences) == [
@@ -201,7 +205,8 @@ def test_without_an_active_contract_nothing_is_compared(built: Built, spark: Spa
     ]
 
 
-def test_a_topic_of_which_nothing_was_built_is_told_so(spark: SparkSession, catalog: Catalog) -> None:
+def test_a_topic_of_which_nothing_was_built_is_told_so(warm_home: Home, spark: SparkSession) -> None:
+    catalog = LocalCatalog(warm_home).load()
     with pytest.raises(RehearsalImpossible, match="nothing was built yet"):
         rehearse(spark, catalog, "records", ACTIVE, None, 7)
     assert not metadata_files(catalog)

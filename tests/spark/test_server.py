@@ -21,6 +21,12 @@ from leanops_resources.spark.server import Server, running, server_url, stop
 ASK = "from leanops.settings import Settings; from leanops_resources.spark.server import server_url as ask; "
 
 
+@pytest.fixture(autouse=True)
+def java_that_starts_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers here live for seconds: to compile well would cost more than it brings."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
 def ask_in_a_process_of_its_own(home: Home) -> str:
     code = ASK + "print(ask(Settings.load()))"
     environment = {**os.environ, "LEANOPS_HOME": str(home.path)}

@@ -26,18 +26,18 @@ def same(kind: str, expected: str | None, found: str | None) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "layout"), TYPES)
-def test_a_text_is_cast_exactly_or_refused(spark: SparkSession, kind: str, layout: str | None) -> None:
+def test_a_text_is_cast_exactly_or_refused(shared_spark: SparkSession, kind: str, layout: str | None) -> None:
     cases = [
         (text, value) for case_kind, case_layout, text, value in CASES if (case_kind, case_layout) == (kind, layout)
     ]
-    found = cast_in_spark(spark, [text for text, _ in cases], kind, layout)
+    found = cast_in_spark(shared_spark, [text for text, _ in cases], kind, layout)
     wrong = [(text, value, got) for (text, value), got in zip(cases, found, strict=True) if not same(kind, value, got)]
     assert not wrong
 
 
-def test_the_linter_and_the_cast_agree_on_every_text_and_type(spark: SparkSession) -> None:
+def test_the_linter_and_the_cast_agree_on_every_text_and_type(shared_spark: SparkSession) -> None:
     kinds = sorted({kind for kind, layout in TYPES if layout is None})
-    frame = spark.createDataFrame([(text,) for text in EVERY_TEXT], "text string")
+    frame = shared_spark.createDataFrame([(text,) for text in EVERY_TEXT], "text string")
     fits = [strict_cast(F.col("text"), kind).isNotNull().alias(kind) for kind in kinds]
     for row in frame.select("text", *fits).collect():
         accepted = {kind: ColumnType.parse(kind).accepts(row.text) for kind in kinds}
