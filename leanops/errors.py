@@ -113,8 +113,20 @@ class SchemaStoreUnavailable(LeanOpsError):
     """The bucket of contracts cannot be reached, or does not let us in."""
 
 
+class QueueUnavailable(LeanOpsError):
+    """A topic's queue cannot be reached, or does not let us in."""
+
+
 class EnvelopesInvalid(ProblemsError):
     """A landing file has lines that are no envelopes."""
+
+
+class ScenarioInvalid(ProblemsError):
+    """A scenario breaks the rules of scenarios, or asks for what its contracts cannot give."""
+
+
+class ExpectationUnmet(ProblemsError):
+    """The tables do not hold what was injected."""
 
 
 class TopicNameInvalid(LeanOpsError):
@@ -131,6 +143,26 @@ class LandingFileUnreadable(LeanOpsError):
 
 class LandingConflict(LeanOpsError):
     """Other writers kept committing to the RAW table first."""
+
+
+class DeadLetterMissing(LeanOpsError):
+    """The body of a dead letter is not where it was archived."""
+
+
+class DeadLetterUnknown(LeanOpsError):
+    """A dead letter was named that there is none of, or more than one."""
+
+
+class ArchiveUnavailable(LeanOpsError):
+    """The bucket of dead letters cannot be reached, or does not let us in."""
+
+
+class ReplayUnsettled(LandingConflict):
+    """A replay failed, and whether RAW has its messages could not be found out."""
+
+
+class DrainIncomplete(ProblemsError):
+    """Some topics could not be drained to their end. The others were."""
 
 
 class BuildOvertaken(LeanOpsError):
@@ -155,6 +187,10 @@ class StateCorrupt(LeanOpsError):
 
 class StateBusy(LeanOpsError):
     """A local database stayed locked by another process for longer than anybody should wait."""
+
+
+class StateStoreUnavailable(LeanOpsError):
+    """The table that state is kept in cannot be reached or is not there, or does not take what was to be written."""
 
 
 class JavaMissing(LeanOpsError):

@@ -37,6 +37,14 @@ class Home:
         return self.path / "spark"
 
     @property
+    def landing(self) -> Path:
+        return self.path / "landing"
+
+    @property
+    def dlq_archive(self) -> Path:
+        return self.path / "dlq-archive"
+
+    @property
     def manifests(self) -> Path:
         return self.path / "manifests"
 
@@ -47,7 +55,15 @@ class Home:
                 f"{self.path} cannot be LEANOPS_HOME: a table's address ends at a ? or a #.", "Choose another folder."
             )
         with disk_faults_named(self.path):
-            for folder in (self.path, self.warehouse, self.dagster, self.logs, self.spark, self.manifests):
+            for folder in (
+                self.path,
+                self.warehouse,
+                self.dagster,
+                self.logs,
+                self.spark,
+                self.landing,
+                self.manifests,
+            ):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             probe = self.path / ".writable"
             probe.touch()

@@ -33,6 +33,28 @@ class Settings(BaseSettings):
         default=date(2025, 1, 1),
         description="The platform's first day (UTC): the first partition; older publish times are malformed.",
     )
+    state: str = Field(
+        default="sqlite",
+        pattern=r"^(sqlite|dynamodb:[A-Za-z0-9_.-]{1,200})$",
+        description="Where state is kept: `sqlite`, in the home, or `dynamodb:TABLE`.",
+    )
+    queue_prefix: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9_-]{1,16}$",
+        description="SQS: a topic's queue is called this and the topic's name. Without it: the landing folder.",
+    )
+    dlq_archive: Path | str | None = Field(
+        default=None,
+        description="Where dead letters' bodies are kept: a folder or `s3://bucket/prefix`. In the home without it.",
+    )
+    firehose: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
+        description="The Firehose that the Lambda behind the queues forwards to. Only the Lambdas need it.",
+    )
+    drain_seconds: PositiveInt = Field(
+        default=60, description="How often sources are looked at for messages, and drained into RAW."
+    )
     port: int = Field(default=3000, ge=1, le=65535, description="Port of the Dagster UI (`make dev`), loopback only.")
     code_server_port: int = Field(
         default=0, ge=0, le=65535, description="Port of the Dagster code server, loopback only; 0 takes any free one."
@@ -66,14 +88,14 @@ class Settings(BaseSettings):
         except RuntimeError as error:
             raise ValueError(str(error)) from None
 
-    @field_validator("schemas")
+    @field_validator("schemas", "dlq_archive")
     @classmethod
-    def _folder_or_bucket(cls, place: Path | str) -> Path | str:
+    def _folder_or_bucket(cls, place: Path | str | None) -> Path | str | None:
         """A folder is a path, a bucket a text."""
-        if not str(place).startswith("s3:/"):
-            return cls._absolute(Path(place))
+        if place is None or not str(place).startswith("s3:/"):
+            return place and cls._absolute(Path(place))
         if isinstance(place, Path) or not _BUCKET.match(place):
-            raise ValueError("a bucket of contracts is written s3://bucket/prefix")
+            raise ValueError("a bucket is written s3://bucket/prefix")
         return place
 
     @classmethod

@@ -1,0 +1,1 @@
+"""From a queue's messages to what lands in RAW: read, judge, classify, and never lose one."""
