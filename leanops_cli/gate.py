@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
-from leanops.home import Home
 from leanops.settings import Settings
 from leanops_cli.known_topics import require_known
-from leanops_resources.state.sqlite import SqliteStateStore
 from leanops_resources.state.store import Gate, GateStatus
+from leanops_resources.state.stores import state_store
 
 
 def pause(
@@ -29,4 +28,4 @@ def resume(topic: Annotated[str, typer.Argument(help="The topic to go on with.")
 def _set_gate(topic: str, gate: Gate) -> None:
     settings = Settings.load()
     require_known([topic], settings)
-    SqliteStateStore(Home(settings.home).prepare().state).set_gate(topic, gate)
+    state_store(settings).set_gate(topic, gate)

@@ -21,11 +21,11 @@ def topics(
     from leanops_resources.catalog import LocalCatalog
     from leanops_resources.known_topics import compile_manifest
     from leanops_resources.schema_store import schema_store
-    from leanops_resources.state.sqlite import SqliteStateStore
+    from leanops_resources.state.stores import state_store
 
     settings = Settings.load()
     home = Home(settings.home).prepare()
-    gates = SqliteStateStore(home.state).gates()
+    gates = state_store(settings).gates()
     store = schema_store(settings.schemas)
     manifest = compile_manifest(store, LocalCatalog(home))
     catalog = LocalCatalog(home).load()

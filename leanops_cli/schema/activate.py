@@ -23,7 +23,7 @@ def activate(
     from leanops_resources.catalog import LocalCatalog
     from leanops_resources.schema_store import schema_store
     from leanops_resources.spark.session import attach
-    from leanops_resources.state.sqlite import SqliteStateStore
+    from leanops_resources.state.stores import state_store
 
     settings = Settings.load()
     home = Home(settings.home).prepare()
@@ -40,7 +40,7 @@ def activate(
             opened.append(attach(settings, catalog))
         return opened[0]
 
-    activation = Activation(settings, store, SqliteStateStore(home.state), catalog, session, print)
+    activation = Activation(settings, store, state_store(settings), catalog, session, print)
     refused = False
     try:
         for upload in uploads:

@@ -1,19 +1,22 @@
 """The state store in one SQLite file, for one machine. Many processes may use it at once."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
+from leanops.ingestion.breaker import Breaker
 from leanops_resources.sqlite_faults import BUSY_SECONDS, named
+from leanops_resources.state.json_text import breaker_of, breaker_text, delivery_of, delivery_text
 from leanops_resources.state.store import (
     IDEMPOTENCY_TTL,
     LOCK_TTL,
     Checkpoint,
+    Delivery,
     Gate,
     GateStatus,
     Lock,
@@ -27,7 +30,7 @@ _IF_DAMAGED = (
     "Stop what uses it and move the file away: it is made anew, and checkpoints are read back from the tables. Paused "
     "topics have to be paused again."
 )
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS checkpoints (
     pipeline TEXT, kind TEXT, last_snapshot INTEGER, last_ingestion_ts INTEGER, updated TEXT NOT NULL,
@@ -40,6 +43,11 @@ CREATE INDEX IF NOT EXISTS idempotency_keys_by_expiry ON idempotency_keys (expir
 CREATE TABLE IF NOT EXISTS errors (
     error_id TEXT PRIMARY KEY, topic TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL,
     first_seen TEXT NOT NULL, last_seen TEXT NOT NULL, occurrences INTEGER NOT NULL, resolved TEXT);
+CREATE TABLE IF NOT EXISTS deliveries (
+    number INTEGER PRIMARY KEY, delivery_id TEXT NOT NULL UNIQUE, topic TEXT NOT NULL, delivery TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS received (
+    topic TEXT, day TEXT, messages INTEGER NOT NULL, PRIMARY KEY (topic, day));
+CREATE TABLE IF NOT EXISTS breakers (topic TEXT PRIMARY KEY, breaker TEXT NOT NULL);
 """
 
 
@@ -154,17 +162,23 @@ class SqliteStateStore(StateStore):
             return claimed.rowcount == 1
 
     def track_error(self, error_id: str, topic: str, kind: str, message: str) -> TrackedError:
-        now = _text(self._clock())
         with self._transaction() as db:
-            db.execute(
-                """INSERT INTO errors VALUES (?, ?, ?, ?, ?, ?, 1, NULL) ON CONFLICT (error_id) DO UPDATE SET
-                   message = excluded.message, last_seen = excluded.last_seen, occurrences = occurrences + 1,
-                   resolved = NULL""",
-                (error_id, topic, kind, message, now, now),
-            )
-            row = _one(db, "SELECT * FROM errors WHERE error_id = ?", error_id)
-        assert row is not None
-        return _tracked(row)
+            return self._track(db, (error_id, topic, kind, message))
+
+    def track_errors(self, errors: Iterable[tuple[str, str, str, str]]) -> None:
+        with self._transaction() as db:
+            for error in errors:
+                self._track(db, error)
+
+    def _track(self, db: sqlite3.Connection, error: tuple[str, str, str, str]) -> TrackedError:
+        now = _text(self._clock())
+        row = db.execute(
+            """INSERT INTO errors VALUES (?, ?, ?, ?, ?, ?, 1, NULL) ON CONFLICT (error_id) DO UPDATE SET
+               message = excluded.message, last_seen = excluded.last_seen, occurrences = occurrences + 1,
+               resolved = NULL RETURNING *""",
+            (*error, now, now),
+        ).fetchone()
+        return _tracked(dict(row))
 
     def resolve_error(self, error_id: str) -> bool:
         with self._transaction() as db:
@@ -174,6 +188,14 @@ class SqliteStateStore(StateStore):
             )
             return changed.rowcount == 1
 
+    def resolve_errors(self, error_ids: Iterable[str]) -> None:
+        now = _text(self._clock())
+        with self._transaction() as db:
+            db.executemany(
+                "UPDATE errors SET resolved = ? WHERE error_id = ? AND resolved IS NULL",
+                [(now, error_id) for error_id in error_ids],
+            )
+
     def open_errors(self, topic: str | None = None) -> Sequence[TrackedError]:
         with self._transaction() as db:
             rows = db.execute(
@@ -182,6 +204,57 @@ class SqliteStateStore(StateStore):
                 (topic,),
             )
             return [_tracked(dict(row)) for row in rows]
+
+    def open_delivery(self, delivery: Delivery) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO deliveries (delivery_id, topic, delivery) VALUES (?, ?, ?)",
+                (delivery.delivery_id, delivery.topic, delivery_text(delivery)),
+            )
+
+    def open_deliveries(self, topic: str | None = None) -> Sequence[Delivery]:
+        with self._transaction() as db:
+            rows = db.execute(
+                "SELECT delivery FROM deliveries WHERE ?1 IS NULL OR topic = ?1 ORDER BY number", (topic,)
+            )
+            return [delivery_of(row["delivery"]) for row in rows]
+
+    def count_delivery(self, delivery_id: str) -> bool:
+        with self._transaction() as db:
+            row = _one(db, "DELETE FROM deliveries WHERE delivery_id = ? RETURNING delivery", delivery_id)
+            if row is None:
+                return False
+            delivery = delivery_of(row["delivery"])
+            for day, messages in delivery.counts.items():
+                db.execute(
+                    """INSERT INTO received VALUES (?, ?, ?) ON CONFLICT (topic, day) DO UPDATE SET
+                       messages = messages + excluded.messages""",
+                    (delivery.topic, day.isoformat(), messages),
+                )
+            return True
+
+    def drop_delivery(self, delivery_id: str) -> bool:
+        with self._transaction() as db:
+            return db.execute("DELETE FROM deliveries WHERE delivery_id = ?", (delivery_id,)).rowcount == 1
+
+    def received(self, topic: str) -> dict[date, int]:
+        with self._transaction() as db:
+            rows = db.execute("SELECT day, messages FROM received WHERE topic = ? ORDER BY day", (topic,))
+            return {date.fromisoformat(row["day"]): row["messages"] for row in rows}
+
+    def breaker(self, topic: str) -> Breaker:
+        with self._transaction() as db:
+            row = _one(db, "SELECT breaker FROM breakers WHERE topic = ?", topic)
+        return breaker_of(row["breaker"]) if row else Breaker()
+
+    def save_breaker(self, topic: str, breaker: Breaker) -> None:
+        with self._transaction() as db:
+            db.execute("INSERT OR REPLACE INTO breakers VALUES (?, ?)", (topic, breaker_text(breaker)))
+
+    def breakers(self) -> dict[str, Breaker]:
+        with self._transaction() as db:
+            rows = db.execute("SELECT * FROM breakers ORDER BY topic")
+            return {row["topic"]: breaker_of(row["breaker"]) for row in rows}
 
 
 def _one(db: sqlite3.Connection, query: str, *parameters: str) -> dict[str, Any] | None:

@@ -1,13 +1,15 @@
-"""The state store's interface: checkpoints, fenced locks, the gate, idempotency keys, the error tracker.
+"""The state store: checkpoints, fenced locks, gates, idempotency keys, tracked errors, deliveries, breakers.
 
-Every implementation passes one and the same test-suite; SQLite, for one machine, is the first. Every call is atomic.
+Every implementation passes one and the same test-suite: SQLite for one machine, DynamoDB on AWS. Every call is atomic.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
+
+from leanops.ingestion.breaker import Breaker
 
 LOCK_TTL = timedelta(minutes=5)
 IDEMPOTENCY_TTL = timedelta(hours=24)
@@ -78,6 +80,38 @@ class TrackedError:
     resolved: datetime | None = None
 
 
+class Table(StrEnum):
+    """Where a delivery is committed to."""
+
+    RAW = "raw"
+    DEAD_LETTERS = "dead_letters"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Messages that were received and are about to be committed: noted before, counted after.
+
+    One that is open has not been counted. Whether its commit succeeded is for the table to say, which names it.
+    """
+
+    delivery_id: str
+    topic: str
+    source: str
+    """Where they came from, for people."""
+    table: Table
+    messages: Mapping[date, int]
+    """How many there are of each publish day."""
+    replays: tuple[str, ...] = ()
+    """The dead letters that it brings to RAW. These were counted when they were received."""
+    moves: Mapping[date, int] = field(default_factory=dict)
+    """Of a replay: what each day gains or loses, where messages have another day in RAW than they were counted on."""
+
+    @property
+    def counts(self) -> Mapping[date, int]:
+        """What it adds to the messages that were received of each day."""
+        return self.moves if self.replays else self.messages
+
+
 class StateStore(ABC):
     """What survives between runs."""
 
@@ -127,10 +161,56 @@ class StateStore(ABC):
     def track_error(self, error_id: str, topic: str, kind: str, message: str) -> TrackedError:
         """Note an error; the same id again counts one more occurrence and opens it again."""
 
+    def track_errors(self, errors: Iterable[tuple[str, str, str, str]]) -> None:
+        """Note several errors: id, topic, kind and message of each."""
+        for error in errors:
+            self.track_error(*error)
+
     @abstractmethod
     def resolve_error(self, error_id: str) -> bool:
         """Close an error. False when there is no open one of that id."""
 
+    def resolve_errors(self, error_ids: Iterable[str]) -> None:
+        """Close several errors, those of them that are open."""
+        for error_id in error_ids:
+            self.resolve_error(error_id)
+
     @abstractmethod
     def open_errors(self, topic: str | None = None) -> Sequence[TrackedError]:
         """The errors that nobody has put right yet, oldest first."""
+
+    @abstractmethod
+    def open_delivery(self, delivery: Delivery) -> None:
+        """Note a delivery that is about to be committed."""
+
+    @abstractmethod
+    def open_deliveries(self, topic: str | None = None) -> Sequence[Delivery]:
+        """Deliveries that were neither counted nor dropped, oldest first."""
+
+    @abstractmethod
+    def count_delivery(self, delivery_id: str) -> bool:
+        """Add the messages of an open delivery to those received, and close it. False if it is not open.
+
+        Those of a replay were counted when they were received as dead letters: nothing is added, but some may move to
+        another day.
+        """
+
+    @abstractmethod
+    def drop_delivery(self, delivery_id: str) -> bool:
+        """Forget an open delivery, of which nothing was committed. False if it is not open."""
+
+    @abstractmethod
+    def received(self, topic: str) -> dict[date, int]:
+        """How many messages of a topic were received and committed, by publish day."""
+
+    @abstractmethod
+    def breaker(self, topic: str) -> Breaker:
+        """A topic's circuit breaker; a closed one while nobody has ever saved it."""
+
+    @abstractmethod
+    def save_breaker(self, topic: str, breaker: Breaker) -> None:
+        """Keep a topic's breaker."""
+
+    @abstractmethod
+    def breakers(self) -> dict[str, Breaker]:
+        """Every breaker that was ever saved, by topic."""
