@@ -93,9 +93,7 @@ def _begin(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 def in_processes() -> Iterator[InProcesses]:
     context = multiprocessing.get_context("forkserver")
     # Iceberg takes seconds to import: once for all the processes.
-    context.set_forkserver_preload(
-        ["leanops.raw.landing", "leanops_resources.catalog", "leanops_resources.state.sqlite"]
-    )
+    context.set_forkserver_preload(["tests.draining"])
     start = context.Barrier(PROCESSES)
     with ProcessPoolExecutor(PROCESSES, context, initializer=_remember_start, initargs=(start,)) as pool:
 

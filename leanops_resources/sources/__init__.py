@@ -1,0 +1,1 @@
+"""Where messages come from: a folder of files, or queues."""
