@@ -1,5 +1,6 @@
 """What a table holds, from its metadata alone: no data file is opened and no Spark is woken."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -49,6 +50,14 @@ def table_days(table: Table, days: Collection[date], where: BooleanExpression = 
         )
         for day in days
     }
+
+
+def rows_by_day(table: Table) -> dict[date, int]:
+    """How many rows a table holds of each day of which it holds any."""
+    tasks: defaultdict[date, list[FileScanTask]] = defaultdict(list)
+    for task in table.scan().plan_files():
+        tasks[_day(task.file.partition)].append(task)
+    return {day: _rows(tasks[day]) for day in sorted(tasks)}
 
 
 def table_day(table: Table, day: date, where: BooleanExpression = _ALL) -> TableDay:

@@ -30,6 +30,12 @@ def defs() -> dg.Definitions:
     from leanops_assets.ops.reconciliation_log import build_reconciliation_log
     from leanops_assets.ops.topic_registry import build_topic_registry
     from leanops_assets.ops.trace import build_trace_job
+    from leanops_assets.raw.dead_letters_job import (
+        build_dead_letters_asset,
+        build_dead_letters_job,
+        build_dlq_retention_job,
+    )
+    from leanops_assets.raw.drain_job import build_drain_job, build_drain_sensor
     from leanops_assets.schedules import schedules
     from leanops_assets.sensors import build_tick_sensor, run_log
     from leanops_resources.dagster_resources import embedded_resources
@@ -37,15 +43,20 @@ def defs() -> dg.Definitions:
     settings = Settings.load()
     manifest = planned_manifest(settings)
     freshness = build_freshness(manifest)
+    drain = build_drain_job(settings)
     return dg.Definitions(
         assets=[
             *topic_assets(manifest, settings),
+            build_dead_letters_asset(),
             build_topic_registry(manifest),
             build_reconciliation_log(manifest),
             build_error_groups(manifest),
         ],
         asset_checks=[freshness],
         jobs=[
+            drain,
+            build_dead_letters_job(settings),
+            build_dlq_retention_job(),
             jobs.tick,
             jobs.ledger,
             jobs.error_groups,
@@ -58,6 +69,7 @@ def defs() -> dg.Definitions:
         ],
         schedules=schedules(),
         sensors=[
+            build_drain_sensor(drain, settings),
             build_tick_sensor(manifest, settings),
             run_log,
             contracts_sensor,

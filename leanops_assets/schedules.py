@@ -6,6 +6,7 @@
 | freshness_hourly | every hour, at 10 past | finds topics that went silent |
 | error_groups_hourly | every hour, at 20 past | draws `ops_db.error_groups` anew |
 | ledger_nightly | every day at 02:30 UTC | draws up the ledger of all topics over all days |
+| dlq_retention_nightly | every day at 03:30 UTC | removes the bodies of closed dead letters after 14 days |
 """
 
 import dagster as dg
@@ -15,6 +16,7 @@ _CRONS = {
     "freshness_hourly": ("freshness", "10 * * * *"),
     "error_groups_hourly": ("error_groups", "20 * * * *"),
     "ledger_nightly": ("ledger", "30 2 * * *"),
+    "dlq_retention_nightly": ("dlq_retention", "30 3 * * *"),
 }
 
 

@@ -2,6 +2,7 @@
 
 | sensor | every | what |
 |---|---|---|
+| drain | `LEANOPS_DRAIN_SECONDS` | brings what waits in queues or the landing folder to RAW (`raw/drain_job.py`) |
 | tick | `LEANOPS_TICK_MINUTES` | requests runs of the main job for the topics of which anything has landed |
 | run_log | minute | writes what finished runs did to `ops_db.job_run_history` and `ops_db.reconciliation_log` |
 | contracts | 30 s | takes in what is uploaded to `schemas/*/pending/` (`contracts/job.py`) |

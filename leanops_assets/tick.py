@@ -16,6 +16,7 @@ from leanops.settings import Settings
 from leanops_assets.instance import dagster_instance
 from leanops_assets.layer_step import closed_gate
 from leanops_assets.manifests import planned_manifest
+from leanops_assets.run_job import QUIET
 from leanops_assets.run_log import log_finished, outcomes
 from leanops_assets.specs import asset_key
 from leanops_resources.state.store import StateStore
@@ -67,8 +68,9 @@ def runs_by_day(found: "Iterable[Pending]", first_day: date) -> "dict[date, list
 
 
 def selection(topics: "Iterable[Pending]") -> list[dg.AssetKey]:
-    """All layers of these topics."""
-    return [asset_key(layer, each.topic) for each in topics for layer in Layer]
+    """All layers of these topics but RAW, which is drained at a rhythm of its own."""
+    layers = [layer for layer in Layer if layer is not Layer.RAW]
+    return [asset_key(layer, each.topic) for each in topics for layer in layers]
 
 
 @dataclass
@@ -83,12 +85,12 @@ class Ticked:
 def tick_once(settings: Settings, topics: Collection[str] | None = None, advance: Advance = unseen) -> Ticked:
     """Do at once, in this process, what the sensor would request."""
     from leanops_resources.catalog import LocalCatalog
-    from leanops_resources.state.sqlite import SqliteStateStore
+    from leanops_resources.state.stores import state_store
 
     home = Home(settings.home).prepare()
     manifest = planned_manifest(settings)
     catalog = LocalCatalog(home).load()
-    work = find_work(catalog, SqliteStateStore(home.state), manifest, topics)
+    work = find_work(catalog, state_store(settings), manifest, topics)
     ticked = Ticked(skipped=dict(work.skipped), failed=dict(work.damaged))
     runs = runs_by_day(work.pending, settings.first_day)
     if runs:
@@ -112,7 +114,7 @@ def _run(instance: dg.DagsterInstance, day: date, found: "list[Pending]") -> dic
         "partition_key": day.isoformat(),
         "asset_selection": selection(found),
         "raise_on_error": False,
-        "run_config": {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        "run_config": dict(QUIET),
     }
 
 

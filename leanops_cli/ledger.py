@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leanops.home import Home
 from leanops.settings import Settings
 from leanops_cli.known_topics import require_known
 from leanops_cli.output import print_json_lines, print_table
@@ -15,6 +14,10 @@ if TYPE_CHECKING:
     from leanops_assets.topic_ledgers import DayLine
 
 _HEADINGS = {
+    "received": "received",
+    "dead_letters": "dead letters",
+    "in_flight": "in flight",
+    "pre_raw_percent": "pre-RAW %",
     "raw": "RAW",
     "standardized": "= standardized",
     "parse_errors": "+ parse errors",
@@ -32,18 +35,19 @@ def ledger(
     day: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Only this publish day.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per topic and day.")] = False,
 ) -> None:
-    """Draw up the ledger: RAW = standardized + parse errors + duplicates + superseded; standardized = curated + errors.
+    """Draw up the ledger: what became of every message, from its queue to Curated.
 
-    Every row is looked at in the tables themselves. Rows with no fate, or with two, are named. Exit code 1 if the
-    ledger of any topic and day does not close.
+    Received = RAW + dead letters + in flight; RAW = standardized + parse errors + duplicates + superseded;
+    standardized = curated + open errors. Every row is looked at in the tables themselves. Rows with no fate, or with
+    two, are named. Exit code 1 if the ledger of any topic and day does not close.
     """
     from leanops_assets.manifests import planned_manifest
     from leanops_assets.topic_ledgers import topic_ledgers
-    from leanops_resources.state.sqlite import SqliteStateStore
+    from leanops_resources.state.stores import state_store
 
     settings = Settings.load()
     require_known(topic or (), settings)
-    store, manifest = SqliteStateStore(Home(settings.home).prepare().state), planned_manifest(settings)
+    store, manifest = state_store(settings), planned_manifest(settings)
     only = day.date() if day else None
     with warm_session(settings) as (catalog, spark):
         ledgers = list(topic_ledgers(lambda: spark, catalog, store, manifest, "leanops ledger", topic, only))
@@ -54,7 +58,7 @@ def ledger(
         rows = ([line.topic, line.day, *_cells(line), "yes" if line.closes else "NO"] for line in lines)
         print_table(("topic", "day", *_HEADINGS.values(), "closed"), rows, right=tuple(_HEADINGS.values()))
     else:
-        print("Nothing has been built yet.")
+        print("Nothing has landed yet.")
     for each in ledgers:
         if each.waiting and not as_json:
             print(f"{each.topic}: {each.waiting:,} messages have landed and are not built yet.")

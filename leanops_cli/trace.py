@@ -12,7 +12,7 @@ from leanops_cli.warm import warm_session
 
 
 def trace(
-    name: Annotated[str, typer.Argument(metavar="ID", help="A message_id or an idempotency_key.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="A message_id, an idempotency_key or a dead letter's id.")],
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic; may be given several times.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line of the story.")] = False,
 ) -> None:
@@ -22,13 +22,14 @@ def trace(
 
     settings = Settings.load()
     require_known(topic or (), settings)
-    topics = [each for each in planned_manifest(settings).topics if not topic or each.name in topic]
+    topics = planned_manifest(settings).topics
     with warm_session(settings) as (catalog, spark):
-        events = list(tell(spark, catalog, topics, name))
+        events = list(tell(spark, catalog, topics, name, topic or ()))
     if not events:
         raise NothingCalledSo(
-            f"No topic knows a message or a record called {name!r}.",
-            "Check the spelling. A message that was refused before RAW is among the dead letters.",
+            f"No topic knows a message, a record or a dead letter called {name!r}.",
+            "Check the spelling. A dead letter whose message_id could not be read is known by its own id alone: "
+            "`leanops dlq list` shows it.",
         )
     if as_json:
         print_json_lines({"topic": event.topic, "what": event.what, **event.facts} for event in events)

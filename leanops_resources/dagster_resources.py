@@ -13,7 +13,6 @@ from pydantic import Field
 from leanops.home import Home
 from leanops.settings import Settings
 from leanops_resources.schema_store import SchemaStore, schema_store
-from leanops_resources.state.sqlite import SqliteStateStore
 from leanops_resources.state.store import StateStore
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from leanops_resources.catalog import IcebergCatalog
+    from leanops_resources.dlq_archive import DlqArchive
+    from leanops_resources.sources.source import Sources
 
 
 class CatalogResource(dg.ConfigurableResource[None]):
@@ -39,13 +40,36 @@ class CatalogResource(dg.ConfigurableResource[None]):
 
 
 class StateStoreResource(dg.ConfigurableResource[None]):
-    """The state store of a home."""
+    """The state store of a deployment."""
 
     home: str
+    kind: str = Field(default="sqlite", description="`sqlite`, in the home, or `dynamodb:TABLE`.")
 
     @property
     def store(self) -> StateStore:
-        return SqliteStateStore(Home(Path(self.home)).prepare().state)
+        from leanops_resources.state.stores import state_store
+
+        return state_store(Settings.load().model_copy(update={"home": Path(self.home), "state": self.kind}))
+
+
+class IntakeResource(dg.ConfigurableResource[None]):
+    """Where messages come from, and where the bodies of those go that cannot land."""
+
+    home: str
+    queue_prefix: str | None = Field(default=None, description="Set where queues are drained, not the landing folder.")
+    dlq_archive: str | None = None
+
+    @property
+    def sources(self) -> "Sources":
+        from leanops_resources.sources.sources import sources_of
+
+        return sources_of(Path(self.home), self.queue_prefix)
+
+    @property
+    def archive(self) -> "DlqArchive":
+        from leanops_resources.dlq_archive import dlq_archive
+
+        return dlq_archive(self.dlq_archive or Home(Path(self.home)).dlq_archive)
 
 
 class SchemaStoreResource(dg.ConfigurableResource[None]):
@@ -96,7 +120,12 @@ def embedded_resources(settings: Settings) -> dict[str, dg.ConfigurableResource[
     home = str(settings.home)
     return {
         "iceberg": CatalogResource(home=home),
-        "state": StateStoreResource(home=home),
+        "state": StateStoreResource(home=home, kind=settings.state),
+        "intake": IntakeResource(
+            home=home,
+            queue_prefix=settings.queue_prefix,
+            dlq_archive=str(settings.dlq_archive) if settings.dlq_archive else None,
+        ),
         "contracts": SchemaStoreResource(folder=str(settings.schemas)),
         "spark": SparkConnectResource(home=home),
         "builds": BuildOptions(),

@@ -2,25 +2,19 @@
 
 import getpass
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from datetime import datetime
-from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from boto3.session import Session  # type: ignore[import-untyped]
-from botocore.config import Config  # type: ignore[import-untyped]
-from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
-
 from leanops.contracts.reading import MAX_BYTES
-from leanops.errors import ContractsMissing, SchemaStoreUnavailable
+from leanops.errors import ContractsMissing, LeanOpsError, SchemaStoreUnavailable
 from leanops.names import is_topic, topic_name
+from leanops_resources import s3
 from leanops_resources.schema_store import CONTRACT_FILE, SchemaStore, Stage, Upload, another_name
 
 _BY = "leanops-by"
-_PATIENCE = Config(connect_timeout=3, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 3})
 _CHANGED_MEANWHILE = ("PreconditionFailed", "ConditionalRequestConflict")
-_HINT = "Check the credentials, AWS_REGION and AWS_ENDPOINT_URL, and that they may list, get, put and delete there."
 
 
 class _Found(NamedTuple):
@@ -50,8 +44,8 @@ class S3SchemaStore(SchemaStore):
 
     def write(self, topic: str, stage: Stage, content: bytes, name: str = CONTRACT_FILE) -> None:
         key = self._checked_key(topic, stage, name)
-        with self._asking() as s3:
-            s3.put_object(Bucket=self._bucket, Key=key, Body=content)
+        with self._asking() as client:
+            client.put_object(Bucket=self._bucket, Key=key, Body=content)
 
     def submit(self, topic: str, content: bytes) -> str:
         name = CONTRACT_FILE
@@ -69,8 +63,8 @@ class S3SchemaStore(SchemaStore):
         if found and found.content == upload.content:
             # S3 refuses if it has been replaced since. There are servers that do not heed the condition and delete
             # whatever is there: with those, what comes between the two requests is lost.
-            with self._asking("NoSuchKey", *_CHANGED_MEANWHILE) as s3:
-                s3.delete_object(Bucket=self._bucket, Key=key, IfMatch=found.etag)
+            with self._asking("NoSuchKey", *_CHANGED_MEANWHILE) as client:
+                client.delete_object(Bucket=self._bucket, Key=key, IfMatch=found.etag)
 
     def where(self, topic: str, stage: Stage, name: str = CONTRACT_FILE) -> str:
         return f"s3://{self._bucket}/{self._checked_key(topic, stage, name)}"
@@ -99,16 +93,16 @@ class S3SchemaStore(SchemaStore):
         return [(topic, name) for _, topic, name in sorted(found)]
 
     def _pages(self, **how: str) -> Iterator[Any]:
-        with self._asking() as s3:
-            yield from s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix, **how)
+        with self._asking() as client:
+            yield from client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix, **how)
 
     def _find(self, key: str) -> _Found | None:
         # Of an object without a first byte none can be asked for.
         return self._get(key, Range=f"bytes=0-{MAX_BYTES}") or self._get(key)
 
     def _get(self, key: str, **part: str) -> _Found | None:
-        with self._asking("NoSuchKey", "InvalidRange") as s3:
-            answer = s3.get_object(Bucket=self._bucket, Key=key, **part)
+        with self._asking("NoSuchKey", "InvalidRange") as client:
+            answer = client.get_object(Bucket=self._bucket, Key=key, **part)
             by = answer["Metadata"].get(_BY)
             with closing(answer["Body"]) as body:
                 content = body.read(MAX_BYTES + 1)
@@ -119,40 +113,21 @@ class S3SchemaStore(SchemaStore):
 
     def _put_new(self, key: str, content: bytes) -> bool:
         """Whether the key was free, and is taken by this content now."""
-        with self._asking(*_CHANGED_MEANWHILE) as s3:
-            s3.put_object(Bucket=self._bucket, Key=key, Body=content, IfNoneMatch="*", Metadata=_signature())
+        with self._asking(*_CHANGED_MEANWHILE) as client:
+            client.put_object(Bucket=self._bucket, Key=key, Body=content, IfNoneMatch="*", Metadata=_signature())
             return True
         return False
 
-    @contextmanager
-    def _asking(self, *answers: str) -> Iterator[Any]:
-        """The client. A refusal that is one of `answers` ends the block; anything else is told by a named error."""
-        try:
-            yield _client()
-        except ClientError as error:
-            code, message = (error.response["Error"].get(part, "") for part in ("Code", "Message"))
-            if code in answers:
-                return
-            if code == "NoSuchBucket":
-                raise ContractsMissing(
-                    f"There is no bucket {self._bucket} with contracts in it.",
-                    "Point LEANOPS_SCHEMAS at one (it may be empty), as in s3://bucket/prefix.",
-                ) from error
-            raise self._unavailable(f"answered {code}: {message}") from error
-        except BotoCoreError as error:
-            raise self._unavailable(f"cannot be reached: {error}") from error
+    def _asking(self, *answers: str) -> AbstractContextManager[Any]:
+        return s3.asking(self._named, *answers)
 
-    def _unavailable(self, what: str) -> SchemaStoreUnavailable:
-        return SchemaStoreUnavailable(f"s3://{self._bucket}/{self._prefix} {what.strip().rstrip('.')}.", _HINT)
-
-
-@cache
-def _client() -> Any:
-    """One for the process, whatever the thread: it takes longer to make than most requests."""
-    try:
-        return Session().client("s3", config=_PATIENCE)
-    except ValueError as error:
-        raise SchemaStoreUnavailable(f"S3 cannot be reached: {error}.", _HINT) from error
+    def _named(self, code: str, what: str) -> LeanOpsError:
+        if code == s3.NO_BUCKET:
+            return ContractsMissing(
+                f"There is no bucket {self._bucket} with contracts in it.",
+                "Point LEANOPS_SCHEMAS at one (it may be empty), as in s3://bucket/prefix.",
+            )
+        return SchemaStoreUnavailable(f"s3://{self._bucket}/{self._prefix} {what}", s3.ACCESS_HINT)
 
 
 def _is_shown(name: str) -> bool:

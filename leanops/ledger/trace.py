@@ -1,7 +1,7 @@
 """The whole story of one message or record: when it landed, what became of it, where it stands, what would heal it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from leanops.commits import checkpoint_of
 from leanops.contracts.manifest import Topic
 from leanops.contracts.model import Contract
+from leanops.ledger.letter_story import letter_story, letters_called
 from leanops.names import Layer, spark_table, table
 from leanops.raw.table import LAST_SEQ
 from leanops.slices import sized
@@ -38,15 +39,28 @@ class Event:
     facts: Row
 
 
-def trace(spark: SparkSession, catalog: Catalog, topics: Sequence[Topic], wanted: str) -> Iterator[Event]:
-    """The story of a `message_id` or an `idempotency_key` in each topic that knows it."""
+def trace(
+    spark: SparkSession, catalog: Catalog, topics: Sequence[Topic], wanted: str, only: Collection[str] = ()
+) -> Iterator[Event]:
+    """The story of a `message_id`, an `idempotency_key` or a dead letter in each topic that knows it, or `only` there.
+
+    A dead letter may be all that is known of a topic.
+    """
+    dead: dict[str, list[Event]] = {}
+    for letter in letters_called(catalog, wanted, only):
+        told = dead.setdefault(letter["topic_name"], [])
+        told += [Event(letter["topic_name"], what, facts) for what, facts in letter_story(letter)]
+    topics = [topic for topic in topics if not only or topic.name in only]
     with sized(spark, 1):
         for at in range(0, len(topics), _TOPICS_AT_ONCE):
             chunk = {topic.name: topic for topic in topics[at : at + _TOPICS_AT_ONCE]}
             found = list(_look(spark, catalog, chunk.values(), wanted))
             for name in dict.fromkeys(row["topic"] for row in found):
                 own = [row for row in found if row["topic"] == name]
+                yield from dead.pop(name, ())
                 yield from _Story(spark, catalog, chunk[name], own).events()
+    for told in dead.values():
+        yield from told
 
 
 def _look(spark: SparkSession, catalog: Catalog, topics: Any, wanted: str) -> Iterator[Row]:

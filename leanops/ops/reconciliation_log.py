@@ -34,6 +34,9 @@ RECONCILIATION_SCHEMA = Schema(
     NestedField(15, "accounted_percent", DoubleType()),
     NestedField(16, "does_not_add_up", LongType(), doc="Rows without exactly one fate"),
     NestedField(17, "closed", BooleanType()),
+    NestedField(18, "received", LongType(), doc="Of RAW: messages that were received"),
+    NestedField(19, "dead_letters", LongType(), doc="Of RAW: messages that are dead letters"),
+    NestedField(20, "in_flight", LongType(), doc="Of RAW: messages that were received and stand nowhere yet"),
 )
 _PARTITIONS = PartitionSpec(PartitionField(4, 1000, MonthTransform(), "drawn_up_month"))
 
@@ -48,4 +51,7 @@ def log_ledgers(catalog: Catalog, rows: Iterable[Mapping[str, Any]]) -> None:
     """Append lines, all in one commit."""
     if rows := list(rows):
         log = ensure_table(catalog, RECONCILIATION_LOG, RECONCILIATION_SCHEMA, _PARTITIONS)
+        if log.schema().column_names != RECONCILIATION_SCHEMA.column_names:
+            with log.update_schema() as update:
+                update.union_by_name(RECONCILIATION_SCHEMA)
         log.append(pa.Table.from_pylist(rows, schema_to_pyarrow(RECONCILIATION_SCHEMA)))

@@ -1,10 +1,11 @@
-"""From a file of envelopes to RAW, in one append: all of it lands, or nothing does."""
+"""From envelopes to RAW, in one append: all of them land, or none does."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -38,6 +39,36 @@ class Landed:
     skipped: Sequence[Problem] = ()
 
 
+@dataclass(frozen=True)
+class CheckedFile:
+    """A file of envelopes that has been read once: how many messages of each day may land, and what is wrong."""
+
+    path: Path
+    first_day: date
+    now: datetime
+    days: Mapping[date, int]
+    problems: Sequence[Problem]
+
+    def envelopes(self) -> Iterator[list[Envelope]]:
+        """The good lines, as many at a time as may be held in memory."""
+        return _chunks(_good_envelopes(self.path, self.first_day, self.now))
+
+
+def check_file(file: Path, first_day: date, skip_bad: bool = False, advance: Advance = unseen) -> CheckedFile:
+    """Read a file without landing it. Every bad line is reported with its number, unless these may be skipped."""
+    if file.exists() and not (file.is_file() or file.is_dir()):
+        raise LandingFileUnreadable(
+            f"{file} is a pipe or a device, and a landing reads its file twice.", "Save it to a file and land that."
+        )
+    now = datetime.now(UTC)
+    days, problems = _check(file, first_day, now, advance)
+    if problems and not skip_bad:
+        raise EnvelopesInvalid(
+            f"{file} did not land: it", problems, "Mend these lines, or land the others with --skip-bad."
+        )
+    return CheckedFile(file, first_day, now, days, problems)
+
+
 def land_file(
     catalog: Catalog,
     topic: str,
@@ -46,31 +77,35 @@ def land_file(
     skip_bad: bool = False,
     advance: Advance = unseen,
 ) -> Landed:
-    """Append the envelopes of `file` to the topic's RAW table in one commit.
+    """Append the envelopes of `file` to the topic's RAW table in one commit: all of them, or none."""
+    return land_checked(catalog, topic, check_file(file, first_day, skip_bad, advance))
 
-    Every bad line is reported with its number. Then nothing lands, or only the good lines if that was asked for.
-    """
-    if file.exists() and not (file.is_file() or file.is_dir()):
-        raise LandingFileUnreadable(
-            f"{file} is a pipe or a device, and a landing reads its file twice.", "Save it to a file and land that."
-        )
-    now = datetime.now(UTC)
-    good, problems = _check(file, first_day, now, advance)
-    if problems and not skip_bad:
-        raise EnvelopesInvalid(
-            f"{file} did not land: it", problems, "Mend these lines, or land the others with --skip-bad."
-        )
-    if not good:
-        return Landed(topic, 0, {}, None, problems)
 
+def land_checked(
+    catalog: Catalog, topic: str, checked: CheckedFile, properties: Mapping[str, str] = MappingProxyType({})
+) -> Landed:
+    """Append the good lines of a file to RAW in one commit."""
+    if not checked.days:
+        return Landed(topic, 0, {}, None, checked.problems)
+    said = {"leanops.landed-from": _as_text(checked.path.name), **properties}
+    return replace(land(catalog, topic, checked.envelopes, checked.now, said), skipped=checked.problems)
+
+
+def land(
+    catalog: Catalog,
+    topic: str,
+    envelopes: Callable[[], Iterable[Sequence[Envelope]]],
+    now: datetime,
+    properties: Mapping[str, str],
+) -> Landed:
+    """Append envelopes to RAW in one commit. They are asked for again when somebody else has committed first."""
     table = ensure_raw_table(catalog, topic)
     with disk_faults_named(Path(table.location().removeprefix("file://"))):
         for _ in range(ATTEMPTS):
             days: Counter[date] = Counter()
-            envelopes = _chunks(_good_envelopes(file, first_day, now))
-            rows = (_rows(chunk, topic, int(now.timestamp()), days) for chunk in envelopes)
-            if snapshot_id := append_raw(table, rows, {"leanops.landed-from": _as_text(file.name)}):
-                return Landed(topic, days.total(), dict(sorted(days.items())), snapshot_id, problems)
+            rows = (_rows(chunk, topic, int(now.timestamp()), days) for chunk in envelopes())
+            if snapshot_id := append_raw(table, rows, properties):
+                return Landed(topic, days.total(), dict(sorted(days.items())), snapshot_id)
             table.refresh()
     raise LandingConflict(
         f"{'.'.join(table.name())} was committed to by others time and again.",
@@ -119,17 +154,17 @@ def _as_text(name: str) -> str:
     return name.encode("utf-8", "replace").decode()
 
 
-def _check(file: Path, first_day: date, now: datetime, advance: Advance) -> tuple[int, list[Problem]]:
-    """How many lines are good, and what is wrong with each of the others. Nothing is written yet."""
-    good, problems = 0, []
+def _check(file: Path, first_day: date, now: datetime, advance: Advance) -> tuple[Counter[date], list[Problem]]:
+    """How many lines of each day are good, and what is wrong with each of the others. Nothing is written yet."""
+    days: Counter[date] = Counter()
+    problems = []
     for number, line in _lines(file):
         advance(len(line) + 1)
         try:
-            parse_envelope(line, first_day, now)
-            good += 1
+            days[parse_envelope(line, first_day, now).publish_time.date()] += 1
         except EnvelopeMalformed as error:
             problems.append(Problem(f"line {number}", str(error)))
-    return good, problems
+    return days, problems
 
 
 def _good_envelopes(file: Path, first_day: date, now: datetime) -> Iterator[Envelope]:
@@ -166,7 +201,7 @@ def _chunks(envelopes: Iterator[Envelope]) -> Iterator[list[Envelope]]:
         yield chunk
 
 
-def _rows(envelopes: list[Envelope], topic: str, now: int, days: Counter[date]) -> pa.Table:
+def _rows(envelopes: Sequence[Envelope], topic: str, now: int, days: Counter[date]) -> pa.Table:
     """The rows of RAW that `envelopes` become, before they are numbered; `days` counts them."""
     days.update(envelope.publish_time.date() for envelope in envelopes)
     columns = {

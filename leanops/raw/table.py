@@ -30,6 +30,9 @@ RAW_PARTITIONS = PartitionSpec(PartitionField(5, 1000, DayTransform(), "publish_
 LAST_SEQ = "leanops.last-landing-seq"
 """Where each commit to RAW says which number its last row has."""
 
+DELIVERY = "leanops.delivery"
+"""Where a commit to RAW says which delivery it is."""
+
 
 def ensure_raw_table(catalog: Catalog, topic: str) -> Table:
     """The RAW table of `topic`, created if this is the first that is heard of it."""
@@ -42,6 +45,14 @@ def last_landing_seq(raw: Table | None) -> int:
         if snapshot.summary and (said := snapshot.summary.additional_properties.get(LAST_SEQ)):
             return int(said)
     return max(map(_highest, raw.scan().plan_files()), default=0) if raw else 0
+
+
+def has_delivery(raw: Table | None, delivery_id: str) -> bool:
+    """Whether a delivery has been committed, as far back as snapshots are kept."""
+    return any(
+        snapshot.summary and snapshot.summary.additional_properties.get(DELIVERY) == delivery_id
+        for snapshot in (raw.metadata.snapshots if raw else ())
+    )
 
 
 def landings(raw: Table | None) -> list[datetime]:

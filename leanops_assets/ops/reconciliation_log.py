@@ -8,9 +8,11 @@ import dagster as dg
 from pydantic import Field
 
 from leanops.contracts.manifest import Manifest
+from leanops.names import Layer
 from leanops_assets.checks import ledger_verdicts
 from leanops_assets.metadata import markdown_table
 from leanops_assets.ops.table_asset import ops_asset
+from leanops_assets.raw.report import queue_verdict
 from leanops_resources.dagster_resources import CatalogResource, SparkConnectResource, StateStoreResource
 
 if TYPE_CHECKING:
@@ -53,8 +55,14 @@ def build_reconciliation_log(manifest: Manifest) -> dg.AssetsDefinition:
         holder = f"run {context.run.run_id}"
         ledgers = list(topic_ledgers(spark.session, catalog, state.store, manifest, holder, config.topics or None, day))
         accounts = [account for ledger in ledgers for account in ledger.accounts]
-        rows = (ledger_row(each.topic, each.layer, each.day, context.run.run_id, each.numbers) for each in accounts)
+        run_id = context.run.run_id
+        rows = [ledger_row(each.topic, each.layer, each.day, run_id, each.numbers) for each in accounts]
+        queues = [account for ledger in ledgers for account in ledger.queue]
+        rows += [ledger_row(each.topic, Layer.RAW, each.day, run_id, each.numbers) for each in queues]
         log_ledgers(catalog, rows)
+        for queue in queues:
+            if not queue.closes:
+                context.log_event(dg.AssetCheckEvaluation(**queue_verdict(queue), partition=queue.day.isoformat()))
         for account in accounts:
             contract = manifest.by_name[account.topic].contract
             for verdict in ledger_verdicts(account, contract) if contract else ():

@@ -11,7 +11,7 @@ from leanops_resources.dagster_resources import CatalogResource, SparkConnectRes
 class TraceOf(dg.Config):
     """What is looked for."""
 
-    id: str = Field(description="A message_id or an idempotency_key.")
+    id: str = Field(description="A message_id, an idempotency_key or the id of a dead letter.")
     topics: list[str] = Field(default=[], description="Only in these topics.")
 
 
@@ -24,15 +24,14 @@ def build_trace_job(manifest: Manifest) -> dg.JobDefinition:
     ) -> None:
         from leanops.ledger.trace import trace
 
-        topics = [topic for topic in manifest.topics if not config.topics or topic.name in config.topics]
-        events = list(trace(spark.session(), iceberg.load(), topics, config.id))
+        events = list(trace(spark.session(), iceberg.load(), manifest.topics, config.id, config.topics))
         rows = ([event.topic, event.what] for event in events)
         table = markdown_table(("topic", "what happened"), rows, signs=400)
         context.add_output_metadata({"found": bool(events), "story": table})
         for event in events:
             context.log.info("%s: %s", event.topic, event.what)
 
-    @dg.job(name="trace", description="The whole story of a message_id or an idempotency_key.")
+    @dg.job(name="trace", description="The whole story of a message_id, an idempotency_key or a dead letter.")
     def trace_job() -> None:
         story()
 

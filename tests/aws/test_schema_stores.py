@@ -25,7 +25,7 @@ from leanops.errors import ContractsMissing, SchemaStoreUnavailable, SettingsInv
 from leanops.home import Home
 from leanops.names import Layer
 from leanops.settings import Settings
-from leanops_resources import s3_schema_store
+from leanops_resources import s3
 from leanops_resources.s3_schema_store import S3SchemaStore
 from leanops_resources.schema_store import ERROR_FILE, LocalSchemaStore, SchemaStore, Stage, Upload, schema_store
 
@@ -73,7 +73,7 @@ def server() -> Iterator[Server]:
 
     wsgi.app = one_request_at_a_time
     yield Server("http://{}:{}".format(*started.get_host_and_port()))
-    s3_schema_store._client.cache_clear()
+    s3.client.cache_clear()
     started.stop()
     wsgi.server_close()
 
@@ -97,9 +97,9 @@ def aws(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serv
 @pytest.fixture
 def own_client(aws: Server) -> Iterator[None]:
     """The client is made by this test, and used by no other."""
-    s3_schema_store._client.cache_clear()
+    s3.client.cache_clear()
     yield
-    s3_schema_store._client.cache_clear()
+    s3.client.cache_clear()
 
 
 @pytest.fixture
@@ -476,7 +476,7 @@ def at_the_last_moment(request: str, act: Callable[[], object]) -> None:
     def before_it_is_sent(**_: Any) -> None:
         act()
 
-    s3_schema_store._client().meta.events.register(f"before-send.s3.{request}", before_it_is_sent)
+    s3.client().meta.events.register(f"before-send.s3.{request}", before_it_is_sent)
 
 
 def every_call(store: SchemaStore) -> list[Callable[[], object]]:

@@ -19,9 +19,9 @@ from tests.conftest import PROJECT
 WRITTEN_OUT = Path(__file__).with_name("graph.json")
 
 
-def shown(asset: Any, step: str) -> dict[str, Any]:
+def shown(asset: Any) -> dict[str, Any]:
     return {
-        "step": step,
+        "step": asset.assets_def.node_def.name if asset.is_materializable else None,
         "deps": sorted(key.to_user_string() for key in asset.parent_keys),
         "group": asset.group_name,
         "owners": list(asset.owners),
@@ -46,8 +46,7 @@ def test_the_graph_is_the_one_that_was_reviewed(home: Home, tmp_path: Path, monk
     repository = definitions.get_repository_def()
     graph = {
         "assets": {
-            key.to_user_string(): shown(assets.get(key), assets.get(key).assets_def.node_def.name)
-            for key in sorted(assets.get_all_asset_keys(), key=str)
+            key.to_user_string(): shown(assets.get(key)) for key in sorted(assets.get_all_asset_keys(), key=str)
         },
         "jobs": sorted(job.name for job in repository.get_all_jobs() if not job.name.startswith("__")),
         "schedules": {each.name: each.cron_schedule for each in repository.schedule_defs},

@@ -1,0 +1,103 @@
+"""Double entry for what is received: a delivery is noted before its commit and counted after it.
+
+    note ──► commit, which names the delivery ──► count ──► the source forgets the messages
+
+Whoever dies in between leaves an open delivery. The next one to work on the topic asks the table whether it is there,
+and counts it or drops it. So what was received is known whenever the process ended, and `queue_closed` can compare it
+with what the tables hold.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
+
+from leanops.names import Layer, table
+from leanops_resources.state.lease import lease
+from leanops_resources.state.store import Delivery, StateStore, Table
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+Result = TypeVar("Result")
+
+
+def deliver(store: StateStore, delivery: Delivery, commit: Callable[[], Result]) -> Result:
+    """Commit a delivery and count it. One that fails stays open until somebody asks the table."""
+    store.open_delivery(delivery)
+    result = commit()
+    store.count_delivery(delivery.delivery_id)
+    return result
+
+
+def new_delivery(
+    topic: str, source: str, into: Table, days: Iterable[date] | Mapping[date, int], replays: tuple[str, ...] = ()
+) -> Delivery:
+    """A delivery of messages that count on these days: the day of each, or how many there are of each day."""
+    return Delivery(uuid4().hex, topic, source, into, dict(sorted(Counter(days).items())), replays)
+
+
+def count_as_received(store: StateStore, topic: str, source: str, days: Mapping[date, int]) -> None:
+    """Count messages that stand in the tables, and that nobody has noted before."""
+    if days:
+        deliver(store, new_delivery(topic, source, Table.RAW, days), lambda: None)
+
+
+@contextmanager
+def intake_of(catalog: "Catalog", store: StateStore, topic: str, holder: str, patience: timedelta) -> Iterator[None]:
+    """Be the only one that brings messages of a topic in, with its books in order. `TopicBusy` if somebody else is."""
+    from leanops.tables import find_table
+
+    with lease(store, f"drain/{topic}", holder, patience):
+        # A table that cannot be read is found out here, where no message is to blame for it.
+        find_table(catalog, table(Layer.RAW, topic))
+        settle_open(catalog, store, topic)
+        _adopt(catalog, store, topic)
+        yield
+
+
+def settle_open(catalog: "Catalog", store: StateStore, topic: str) -> None:
+    """Count the open deliveries of a topic that have been committed, and drop the others."""
+    from leanops.raw import dead_letters
+    from leanops.raw.table import has_delivery
+    from leanops.tables import find_table
+
+    for delivery in store.open_deliveries(topic):
+        if delivery.table is Table.DEAD_LETTERS:
+            is_there = dead_letters.has_delivery(catalog, topic, delivery.delivery_id)
+        else:
+            is_there = has_delivery(find_table(catalog, table(Layer.RAW, topic)), delivery.delivery_id)
+        if not is_there:
+            store.drop_delivery(delivery.delivery_id)
+            continue
+        if delivery.replays:
+            close_replayed(catalog, store, topic, delivery.replays)
+        store.count_delivery(delivery.delivery_id)
+
+
+def close_replayed(catalog: "Catalog", store: StateStore, topic: str, replays: Iterable[str]) -> None:
+    """Dead letters that RAW has now are closed."""
+    from leanops.raw.dead_letters import Outcome, update_dead_letters
+
+    replays = list(replays)
+    said = {"closed": datetime.now(UTC), "outcome": Outcome.REPLAYED.value}
+    update_dead_letters(catalog, topic, dict.fromkeys(replays, said))
+    store.resolve_errors(replays)
+
+
+def _adopt(catalog: "Catalog", store: StateStore, topic: str) -> None:
+    """What a topic's tables held before anybody counted was received too."""
+    if not store.received(topic):
+        count_as_received(store, topic, "there before it was counted", messages_by_day(catalog, topic))
+
+
+def messages_by_day(catalog: "Catalog", topic: str) -> Mapping[date, int]:
+    """How many messages of each day stand in RAW and among the dead letters."""
+    from leanops.inventory import rows_by_day
+    from leanops.raw.dead_letters import dead_letters_by_day
+    from leanops.tables import find_table
+
+    raw = find_table(catalog, table(Layer.RAW, topic))
+    return Counter(rows_by_day(raw) if raw else {}) + Counter(dead_letters_by_day(catalog, topic))
