@@ -10,8 +10,11 @@ from leanops.home import Home
 from leanops.settings import Settings
 from leanops_cli.demo import demo
 from leanops_cli.dev import dev
+from leanops_cli.dlq import dlq
+from leanops_cli.drain import drain
 from leanops_cli.errors import errors
 from leanops_cli.gate import pause, resume
+from leanops_cli.inject import inject, inject_check
 from leanops_cli.land import land
 from leanops_cli.ledger import ledger
 from leanops_cli.schema import schema
@@ -33,6 +36,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(dev)
 app.command()(land)
+app.command()(drain)
 app.command()(tick)
 app.command()(ledger)
 app.command()(trace)
@@ -41,6 +45,9 @@ app.command()(pause)
 app.command()(resume)
 app.command()(sql)
 app.command()(topics)
+app.command()(inject)
+app.command(name="inject-check")(inject_check)
+app.add_typer(dlq, name="dlq")
 app.add_typer(schema, name="schema")
 app.add_typer(spark, name="spark")
 
