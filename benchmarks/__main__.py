@@ -15,13 +15,14 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import definitions, engine, landing, ledger, payloads
+from benchmarks import definitions, engine, ingestion, landing, ledger, payloads
 from benchmarks.engine_data import SHRINK
 from benchmarks.report import Section
 
 BENCHMARKS: Mapping[str, tuple[Callable[[Path], Section], ...]] = {
     "definitions": (definitions.measure,),
     "landing": (landing.measure,),
+    "ingestion": (ingestion.measure_folder, ingestion.measure_queues),
     "payloads": (payloads.measure,),
     "engine": (engine.measure_against_bare_job, engine.measure_large_table, engine.measure_small_ticks),
     "ledger": (ledger.measure_ledger,),
