@@ -1,10 +1,7 @@
 """The bodies of dead letters in a bucket, on a server that speaks S3."""
 
-import socket
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -15,6 +12,7 @@ from leanops.errors import ArchiveUnavailable, DeadLetterMissing
 from leanops.ingestion.faults import Fault, classify
 from leanops_resources import s3
 from leanops_resources.dlq_archive import DlqArchive, dlq_archive
+from tests.aws_faults import an_answer_that_breaks_off, no_server
 from tests.cases.archives import ArchiveSuite, MakeOld, letter
 
 BUCKET, PREFIX = "letters", "shop a/dlq-archivé"
@@ -113,34 +111,16 @@ def test_credentials_that_are_not_known_are_told_by_name(archive: DlqArchive, aw
 def test_a_bucket_that_cannot_be_reached_is_told_by_name_and_worth_another_try(
     aws: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{probe.getsockname()[1]}")
-        with pytest.raises(ArchiveUnavailable, match="cannot be reached: ") as caught:
-            dlq_archive(LOCATION).put(letter(b"x"))
+    no_server(monkeypatch)
+    with pytest.raises(ArchiveUnavailable, match="cannot be reached: ") as caught:
+        dlq_archive(LOCATION).put(letter(b"x"))
     assert classify(caught.value) is Fault.TRANSIENT
-
-
-class BreaksOff(BaseHTTPRequestHandler):
-    """Promises more than it sends."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", "1000")
-        self.send_header("ETag", '"x"')
-        self.end_headers()
-        self.wfile.write(b'{"message_id": "m1"}')
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
 
 
 @pytest.mark.usefixtures("own_client")
 def test_a_body_that_breaks_off_on_its_way_is_not_taken_for_a_whole_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    with HTTPServer(("127.0.0.1", 0), BreaksOff) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-        thread = Thread(target=server.handle_request)
-        thread.start()
-        with pytest.raises(ArchiveUnavailable, match="cannot be reached"):
-            dlq_archive(LOCATION).get(f"{LOCATION}/orders/2025-01-01/x.body")
-        thread.join(timeout=10)
+    with (
+        an_answer_that_breaks_off(b'{"message_id": "m1"}', monkeypatch),
+        pytest.raises(ArchiveUnavailable, match="cannot be reached"),
+    ):
+        dlq_archive(LOCATION).get(f"{LOCATION}/orders/2025-01-01/x.body")

@@ -1,15 +1,11 @@
 """The suite that every store of contracts passes: a folder, and a bucket on a server that speaks S3."""
 
-import os
-import socket
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Barrier, Event, Lock, Thread
+from threading import Barrier, Event
 from typing import Any
 
 import boto3
@@ -17,7 +13,6 @@ import dagster as dg
 import pytest
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
-from moto.server import ThreadedMotoServer
 
 from leanops.contracts.manifest import Topic
 from leanops.contracts.reading import MAX_BYTES, read_contract
@@ -28,21 +23,12 @@ from leanops.settings import Settings
 from leanops_resources import s3
 from leanops_resources.s3_schema_store import S3SchemaStore
 from leanops_resources.schema_store import ERROR_FILE, LocalSchemaStore, SchemaStore, Stage, Upload, schema_store
+from tests.aws.conftest import Server
+from tests.aws_faults import UNREACHABLE, an_answer_that_breaks_off
 
 SHIPPED = Path(__file__).parents[2] / "schemas"
 BUCKET, PREFIX = "contracts", "shop a/schémas"
 QUICKLY = 10
-
-
-@dataclass(frozen=True)
-class Server:
-    """A server that speaks S3, in this process."""
-
-    url: str
-
-    def tell(self, what: str, body: str = "") -> None:
-        request = urllib.request.Request(f"{self.url}/moto-api/{what}", body.encode(), {"Content-Type": "text/plain"})
-        urllib.request.urlopen(request, timeout=10).close()
 
 
 @dataclass(frozen=True)
@@ -56,42 +42,6 @@ class Place:
 
     def uploaded(self) -> dict[tuple[str, str], bytes]:
         return {(upload.topic, upload.name): upload.content for upload in self.store.uploads()}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    started = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    started.start()
-    wsgi, lock = started._server, Lock()
-    assert wsgi
-    app = wsgi.app
-
-    def one_request_at_a_time(*request: Any) -> Any:
-        # S3 decides on a condition and writes in one; this server does the one after the other.
-        with lock:
-            return app(*request)
-
-    wsgi.app = one_request_at_a_time
-    yield Server("http://{}:{}".format(*started.get_host_and_port()))
-    s3.client.cache_clear()
-    started.stop()
-    wsgi.server_close()
-
-
-@pytest.fixture
-def aws(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The server, empty, as the only AWS that the environment knows."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no credentials"))
-    server.tell("reset")
-    return server
 
 
 @pytest.fixture
@@ -510,26 +460,8 @@ def test_credentials_that_are_not_known_are_told_by_name(bucket: Place, aws: Ser
         aws.tell("reset-auth", "inf")
 
 
-def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-
-
-def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{probe.getsockname()[1]}")
-
-
-def no_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "localhost:9000")
-
-
-def no_such_profile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-
-
 @pytest.mark.usefixtures("own_client")
-@pytest.mark.parametrize("spoil", [no_credentials, no_server, no_address, no_such_profile])
+@pytest.mark.parametrize("spoil", UNREACHABLE)
 def test_a_bucket_that_cannot_be_reached_is_told_by_name_and_soon(
     spoil: Callable[[pytest.MonkeyPatch], None], aws: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -541,29 +473,13 @@ def test_a_bucket_that_cannot_be_reached_is_told_by_name_and_soon(
     assert time.monotonic() - began < QUICKLY
 
 
-class BreaksOff(BaseHTTPRequestHandler):
-    """Promises more than it sends."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", "1000")
-        self.send_header("ETag", '"x"')
-        self.end_headers()
-        self.wfile.write(b'{"table_name": "orders"')
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.mark.usefixtures("own_client")
 def test_a_contract_that_breaks_off_on_its_way_is_not_taken_for_a_whole_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    with HTTPServer(("127.0.0.1", 0), BreaksOff) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-        thread = Thread(target=server.handle_request)
-        thread.start()
-        with pytest.raises(SchemaStoreUnavailable, match="cannot be reached"):
-            schema_store("s3://bucket/x").read("orders", Stage.ACTIVE)
-        thread.join(timeout=10)
+    with (
+        an_answer_that_breaks_off(b'{"table_name": "orders"', monkeypatch),
+        pytest.raises(SchemaStoreUnavailable, match="cannot be reached"),
+    ):
+        schema_store("s3://bucket/x").read("orders", Stage.ACTIVE)
 
 
 # From the settings

@@ -1,7 +1,6 @@
 """What is DynamoDB's own. The suite that every state store passes is in test_state_stores.py."""
 
 import json
-import socket
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -20,6 +19,7 @@ from leanops.ingestion.breaker import Breaker
 from leanops_resources.state import dynamodb_table
 from leanops_resources.state.dynamodb import DynamoStateStore
 from leanops_resources.state.store import IDEMPOTENCY_TTL, LOCK_TTL, Delivery, Gate, GateStatus, Lock, Table
+from tests.aws_faults import UNREACHABLE
 
 NAME = "state-of.one_platform"
 START = datetime(2026, 1, 31, 8, 15, 0, 250_000, tzinfo=UTC)
@@ -357,30 +357,12 @@ def test_credentials_that_are_not_known_are_told_by_name(store: DynamoStateStore
         aws.tell("reset-auth", "inf")
 
 
-def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-
-
 def no_region(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION")
 
 
-def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{probe.getsockname()[1]}")
-
-
-def no_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "localhost:8000")
-
-
-def no_such_profile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-
-
 @pytest.mark.usefixtures("own_client")
-@pytest.mark.parametrize("spoil", [no_credentials, no_region, no_server, no_address, no_such_profile])
+@pytest.mark.parametrize("spoil", [*UNREACHABLE, no_region])
 def test_a_table_that_cannot_be_reached_is_told_by_name_and_soon(
     spoil: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
