@@ -13,16 +13,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from leanops.errors import DiskFull, LeanOpsError
+from leanops.errors import DiskFull, LeanOpsError, TopicBusy
 from leanops.ingestion.bisection import bisect
-from leanops.ingestion.breaker import TRIAL_MESSAGES, Circuit
+from leanops.ingestion.breaker import TRIAL_MESSAGES, Breaker, Circuit
 from leanops.ingestion.faults import Fault, classify
 from leanops.ingestion.messages import QueueMessage
 from leanops.ingestion.processor import DeadLetter, Processed, Record, process
+from leanops.names import Layer, table
 from leanops.raw.table import DELIVERY
 from leanops_assets.raw.deliveries import deliver, intake_of, new_delivery
 from leanops_resources.dlq_archive import DlqArchive
@@ -113,7 +115,7 @@ class _Topic:
         self.buffered = 0
         self.is_empty = False
         self.drained = Drained(source.topic, source.name)
-        self._breaker = intake.store.breaker(source.topic)
+        self._breaker = Breaker()
 
     @property
     def may_go_on(self) -> bool:
@@ -122,18 +124,16 @@ class _Topic:
     def begin(self, held: ExitStack, holder: str) -> bool:
         """Whether this drain may receive from the topic, and nobody else does meanwhile."""
         intake, topic = self._intake, self.drained.topic
-        self._breaker = self._breaker.at(intake.now())
-        if self._breaker.circuit is Circuit.OPEN:
-            self.drained.skipped = (
-                f"Its circuit is open: {self._breaker.reason} Messages wait in {self.drained.source}."
-            )
-            return False
         try:
             held.enter_context(intake_of(intake.catalog, intake.store, topic, holder, intake.patience))
-        except LeanOpsError as error:
+            self._breaker = intake.store.breaker(topic).at(intake.now())
+        except TopicBusy as error:
             self.drained.skipped = str(error)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one topic, the others go on
             self.drained.problem = _told(error)
+        if self._breaker.circuit is Circuit.OPEN:
+            waiting = f"Messages wait in {self.drained.source}."
+            self.drained.skipped = f"Its circuit is open: {self._breaker.reason} {waiting}"
         return self.may_go_on
 
     @property
@@ -184,17 +184,23 @@ class _Topic:
 
     def _land(self, records: Sequence[Record], now: datetime) -> Sequence[Record]:
         from leanops.raw.landing import land
+        from leanops.raw.table import has_delivery
+        from leanops.tables import find_table
 
         intake, topic = self._intake, self.drained.topic
         envelopes = [record.envelope for record in records]
         days = (envelope.publish_time.date() for envelope in envelopes)
         delivery = new_delivery(topic, self.drained.source, Table.RAW, days)
         said = {DELIVERY: delivery.delivery_id, "leanops.landed-from": self.drained.source}
-        deliver(
-            intake.store,
-            delivery,
-            lambda: _retried(lambda: land(intake.catalog, topic, lambda: [envelopes], now, said)),
-        )
+        attempts = count()
+
+        def commit() -> None:
+            # A commit whose answer was lost may have succeeded.
+            if next(attempts) and has_delivery(find_table(intake.catalog, table(Layer.RAW, topic)), said[DELIVERY]):
+                return
+            land(intake.catalog, topic, lambda: [envelopes], now, said)
+
+        deliver(intake.store, delivery, lambda: _retried(commit))
         self.drained.landed += Counter(delivery.messages)
         return records
 

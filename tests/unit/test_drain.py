@@ -196,6 +196,22 @@ def test_what_the_outside_refuses_for_a_moment_is_tried_again(
     landing.require_closed("orders")
 
 
+def test_a_commit_whose_answer_was_lost_is_not_made_twice(landing: Landing, monkeypatch: pytest.MonkeyPatch) -> None:
+    append, answers = landing_module.append_raw, iter([False, True, True])
+
+    def lose_the_first_answer(*arguments: Any) -> Any:
+        result = append(*arguments)
+        if not next(answers):
+            raise TimeoutError("no answer")
+        return result
+
+    monkeypatch.setattr(landing_module, "append_raw", lose_the_first_answer)
+    landing.drop("orders", [envelope("a1")])
+    assert landing.drain()["orders"].landed == {DAY: 1}
+    assert landing.raw("orders") == Counter(["a1"])
+    landing.require_closed("orders")
+
+
 def test_a_full_disk_at_the_commit_loses_nothing(landing: Landing, no_room_beyond: NoRoomBeyond) -> None:
     lines = [envelope(f"m{number}", text=os.urandom(2000).hex()) for number in range(500)]
     landing.drop("orders", lines)
