@@ -14,11 +14,13 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
-from leanops.errors import RunFailed
+from leanops.errors import LeanOpsError, RunFailed
 from leanops.home import Home
 from leanops.progress import progress
 from leanops.settings import Settings
@@ -43,6 +45,7 @@ def demo() -> None:
     os.environ[Settings.variable("schemas")] = str(_contracts(home))
     settings = Settings.load()
     begun, was_up = time.monotonic(), running(home) is not None
+    Thread(target=_start_spark, args=(settings,), daemon=True).start()
     try:
         _tell(f"Day 1: three topics, of which {_NEW_TOPIC} has no contract yet")
         inject("day1_day2", day=[1])
@@ -74,6 +77,14 @@ def demo() -> None:
         ("leanops trace demo-corrected", "the story of one message"),
     ):
         print(f"  .venv/bin/{command:<56} {what}")
+
+
+def _start_spark(settings: Settings) -> None:
+    """It starts beside what does not need it. If it does not start, whoever needs it first is told."""
+    from leanops_resources.spark.server import server_url
+
+    with suppress(LeanOpsError):
+        server_url(settings)
 
 
 def _contracts(home: Home) -> Path:

@@ -74,6 +74,15 @@ def keep() -> int:
     home = Home(settings.home)
     scratch, token = _scratch(home), secrets.token_urlsafe(32)
     scratch.mkdir(exist_ok=True)
+    started: list[subprocess.Popen[str]] = []
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        for each in started:
+            each.terminate()
+
+    # Before the server starts: it would go on ignoring the signal if whoever started us does, as Dagster makes a
+    # process do that was started in the background.
+    signal.signal(signal.SIGTERM, end)
     server = subprocess.Popen(
         server_command(settings, home),
         env={
@@ -89,10 +98,7 @@ def keep() -> int:
         errors="replace",
     )
 
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        server.terminate()
-
-    signal.signal(signal.SIGTERM, end)
+    started.append(server)
     threading.Thread(target=_log_and_record, args=(server, settings, home, token), daemon=True).start()
     while server.poll() is None:
         with suppress(subprocess.TimeoutExpired):

@@ -18,6 +18,7 @@ from leanops.home import Home
 from leanops.settings import Settings
 from leanops_resources.spark.server import Server, running, server_url, stop
 
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 ASK = "from leanops.settings import Settings; from leanops_resources.spark.server import server_url as ask; "
 
 
@@ -27,8 +28,8 @@ def java_that_starts_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
-def ask_in_a_process_of_its_own(home: Home) -> str:
-    code = ASK + "print(ask(Settings.load()))"
+def ask_in_a_process_of_its_own(home: Home, first: str = "") -> str:
+    code = f"{first}{ASK}print(ask(Settings.load()))"
     environment = {**os.environ, "LEANOPS_HOME": str(home.path)}
     asked = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return asked.stdout.strip()
@@ -68,12 +69,12 @@ def test_the_life_of_a_server(tmp_path: Path) -> None:
         psutil.Process(process.pid).kill()
     psutil.wait_procs([psutil.Process(pid) for pid in (first.spark.pid,) if psutil.pid_exists(pid)], timeout=10)
     assert running(home) is None
-    ask_in_a_process_of_its_own(home)
+    ask_in_a_process_of_its_own(home, first=DEAF)
     second = recorded(home)
     assert second.is_up()
     assert second.spark != first.spark
 
-    # Removing the home is a full reset: the server notices and ends.
+    # Removing the home is a full reset: the server notices and ends, also if it was started by one who ignores signals.
     processes = [psutil.Process(process.pid) for process in (second.keeper, second.spark)]
     shutil.rmtree(home.path)
     _, left = psutil.wait_procs(processes, timeout=30)

@@ -328,7 +328,9 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize(
+    "kind", ["killed", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("unknown", "transient"))]
+)
 def test_a_replay_that_fails_at_any_step_and_is_repeated_replays_once(kind: str, case: Case) -> None:
     for step in count():
         letters = case.anew()
@@ -357,7 +359,7 @@ def test_after_a_replay_was_killed_at_any_step_a_drain_puts_the_books_in_order(c
             break
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 12))])
 def test_a_replay_that_is_killed_time_and_again_replays_once(seed: int, case: Case) -> None:
     dice, letters = random.Random(seed), case.anew()
     for _ in range(8):
