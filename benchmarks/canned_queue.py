@@ -71,6 +71,8 @@ def main(count: int) -> None:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+        wbufsize = 1 << 16
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))

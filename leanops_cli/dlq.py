@@ -198,11 +198,13 @@ def _each_topic(wanted: dict[str, list[str]], work: Callable[[str, list[str]], b
 def _report(settings: Settings, intake: "Intake", replayed: "Replayed") -> None:
     """Record on the topic's asset what came to RAW."""
     from leanops_assets.instance import dagster_instance
-    from leanops_assets.raw.replay_events import replay_events
+    from leanops_assets.raw.replay import SOURCE
+    from leanops_assets.raw.report import landed_days
 
     if replayed.landed:
         with dagster_instance(Home(settings.home)) as instance:
-            for event in replay_events(intake, replayed):
+            # Not what the checks say: outside of a run Dagster takes that once for each day, and never again.
+            for event in landed_days(intake.catalog, replayed.topic, replayed.landed, SOURCE):
                 instance.report_runless_asset_event(event)
 
 

@@ -5,6 +5,7 @@ command line takes. What it is asked for is the configuration of its one step, a
 step's metadata. The other removes bodies that nobody needs any more.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,11 +17,16 @@ from leanops.errors import LeanOpsError
 from leanops.names import CATALOG, RAW_DB, Layer, asset_group
 from leanops.settings import Settings
 from leanops_assets.metadata import markdown_table
+from leanops_assets.raw.report import landed_days, queue_verdict
 from leanops_resources.dagster_resources import CatalogResource, IntakeResource, StateStoreResource
 
 if TYPE_CHECKING:
-    from leanops_assets.raw.drain import Intake
+    from pyiceberg.catalog import Catalog
 
+    from leanops_assets.raw.drain import Intake
+    from leanops_assets.raw.replay import Replayed
+
+_KEY = dg.AssetKey([asset_group(Layer.RAW), "dlq_errors"])
 _LETTERS_SHOWN = 500
 _LISTED = ("dead_letter_id", "topic_name", "day", "fault", "reason", "receives", "message_id", "body_bytes", "received")
 
@@ -37,7 +43,7 @@ class LettersOf(dg.Config):
 def build_dead_letters_asset() -> dg.AssetSpec:
     """The table of all topics' dead letters. Drains fill it, so that it is no step of its own."""
     return dg.AssetSpec(
-        key=[asset_group(Layer.RAW), "dlq_errors"],
+        key=_KEY,
         group_name=asset_group(Layer.RAW),
         kinds={"iceberg"},
         description="Messages of all topics that never reached RAW: why, where their body is, what became of them.",
@@ -131,6 +137,7 @@ def _work(context: dg.OpExecutionContext, intake: "Intake", config: LettersOf) -
     shown = markdown_table(("topic", "dead letter", "what became of it"), islice(rows, _LETTERS_SHOWN), signs=400)
     said: dict[str, Any] = {"letters": len(rows), "table": shown}
     context.log.info("%s: %d dead letters looked at.", config.action, len(rows))
+    context.log_event(letters_event(intake.catalog))
     if problems:
         raise dg.Failure("\n".join(problems), metadata=said, allow_retries=False)
     context.add_output_metadata(said)
@@ -141,12 +148,39 @@ def _done(
 ) -> tuple[Iterator[tuple[str, str]], bool]:
     """What became of each letter of a topic, and whether that is what was asked for."""
     from leanops_assets.raw.replay import discard, replay
-    from leanops_assets.raw.replay_events import replay_events
 
     by = f"run {context.run_id}"
     if config.action == "discard":
         return discard(intake, topic, ids, str(config.reason), by).letters, True
     replayed = replay(intake, topic, ids, by=by)
-    for event in replay_events(intake, replayed):
-        context.log_event(event)  # type: ignore[arg-type]  # Dagster's type forgets checks
+    _tell(context, intake, replayed)
     return replayed.letters, replayed.is_complete
+
+
+def _tell(context: dg.OpExecutionContext, intake: "Intake", replayed: "Replayed") -> None:
+    """Record the days of RAW that have grown, and the accounts of all days that the replay touched."""
+    from leanops_assets.raw.queue_ledger import queue_accounts
+    from leanops_assets.raw.replay import SOURCE
+
+    for event in landed_days(intake.catalog, replayed.topic, replayed.landed, SOURCE):
+        context.log_event(event)
+    days = {*replayed.landed, *replayed.counted_on}
+    for account in queue_accounts(intake.catalog, intake.store, replayed.topic, days):
+        evaluation = dg.AssetCheckEvaluation(**queue_verdict(account), partition=account.day.isoformat())
+        context.log_event(evaluation)  # type: ignore[arg-type]  # Dagster's type forgets it
+
+
+def letters_event(catalog: "Catalog") -> dg.AssetMaterialization:
+    """What the table of dead letters holds now, for its own asset."""
+    from leanops.raw.dead_letters import find_dead_letters
+
+    rows = find_dead_letters(catalog, columns=("topic_name", "outcome", "received"))
+    still_open = Counter(row["topic_name"] for row in rows if row["outcome"] is None)
+    return dg.AssetMaterialization(
+        _KEY,
+        metadata={
+            "dagster/row_count": len(rows),
+            "open": still_open.total(),
+            "open_by_topic": markdown_table(("topic", "open"), still_open.most_common(_LETTERS_SHOWN)),
+        },
+    )

@@ -17,6 +17,7 @@ from leanops.errors import DrainIncomplete, Problem
 from leanops.ingestion.breaker import Circuit
 from leanops.settings import Settings
 from leanops_assets.metadata import markdown_table
+from leanops_assets.raw.dead_letters_job import letters_event
 from leanops_assets.raw.report import circuit_verdict, landed_days, queue_verdict
 from leanops_resources.dagster_resources import CatalogResource, IntakeResource, StateStoreResource
 from leanops_resources.state.store import StateStore
@@ -60,6 +61,8 @@ def build_drain_job(settings: Settings) -> dg.JobDefinition:
                 tell(context, catalog, store, each)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one topic, the others are told of
                 each.problem = each.problem or f"{type(error).__name__}: {error}"
+        if any(each.dead for each in drained):
+            context.log_event(letters_event(catalog))
         rows = [drained_row(each) for each in drained]
         shown = markdown_table(COLUMNS, ([row[name] for name in COLUMNS] for row in rows), signs=200)
         said: dict[str, Any] = {"topics": len(rows), DRAINED: dg.MetadataValue.json(rows), "table": shown}

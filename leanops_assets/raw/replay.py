@@ -29,6 +29,7 @@ from leanops_assets.raw.drain import BUFFER_BYTES, Intake
 from leanops_resources.dlq_archive import AT_ONCE
 from leanops_resources.state.store import Delivery, Table
 
+SOURCE = "a replay of dead letters"
 MOST_LETTERS = 1_000
 """So many letters are replayed in one commit."""
 PATIENCE = timedelta(minutes=1)

@@ -76,7 +76,7 @@ def test_letters_are_replayed_and_the_days_of_raw_that_have_grown_are_told(
         for event in result.all_events
         if event.is_step_materialization
     }
-    assert grown == {("raw/orders", "2024-12-31")}
+    assert grown == {("raw/orders", "2024-12-31"), ("raw/dlq_errors", None)}
     checks = {event.partition: event for event in result.get_asset_check_evaluations()}
     assert [(check.check_name, check.passed) for check in checks.values()] == [("queue_closed", True)] * len(checks)
     assert len(checks) == 2, "the day that they had counted on, and the one that they have in RAW"

@@ -251,6 +251,16 @@ def test_what_came_to_raw_is_told_to_dagster_day_by_day(letters: Letters, leanop
     assert found.asset_materialization.metadata["rows_landed"].value == 1
 
 
+def test_a_second_replay_of_a_day_is_told_to_dagster_like_the_first(
+    letters: Letters, leanops: LeanOps, tmp_path: Path
+) -> None:
+    mended = tmp_path / "mended.json"
+    mended.write_bytes(MENDED)
+    for each in letters.bury(b"1", b"2"):
+        said = leanops("dlq", "replay", each, "--with", mended)
+        assert (said.exit_code, said.err) == (0, "")
+
+
 def test_letters_of_all_topics_are_replayed_and_what_fails_for_one_leaves_the_others_alone(
     letters: Letters, leanops: LeanOps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
