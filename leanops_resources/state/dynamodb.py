@@ -5,7 +5,7 @@
 | `checkpoint#PIPELINE` | `kind#KIND` | a checkpoint |
 | `lock#NAME` | `lock` | a lock; it stays when nobody holds it, since its fence only ever grows |
 | `claim#KEY` | `claim` | an idempotency key, which DynamoDB removes some time after it has expired |
-| `gate`, `breaker` | `TOPIC` | a topic's gate, its breaker |
+| `gate`, `breaker`, `failures` | `TOPIC` | a topic's gate, its breaker, its failures in a row |
 | `error` | `error#ERROR_ID` | a tracked error, in the index `open` until it is resolved |
 | `delivery` | `delivery#DELIVERY_ID` | an open delivery |
 | `counter` | `delivery` | how many deliveries were opened: DynamoDB has no order of its own, and clocks differ |
@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 
+from leanops.backoff import Failures
 from leanops.errors import StateStoreUnavailable
 from leanops.ingestion.breaker import Breaker
 from leanops_resources.state.dynamodb_table import EXPIRES_AT, OPEN, Item, ItemTable, Key
@@ -230,6 +231,22 @@ class DynamoStateStore(StateStore):
     def breakers(self) -> dict[str, Breaker]:
         return {item["sk"]: breaker_of(item["breaker"]) for item in self._table.query("breaker")}
 
+    def note_failure(self, topic: str) -> Failures:
+        noted = self._table.change(
+            Key("failures", topic),
+            "#last = :last",
+            {"last": _text(self._clock()), "one": 1},
+            then="ADD #count :one",
+        )
+        assert noted is not None
+        return _failures(noted)
+
+    def clear_failures(self, topic: str) -> None:
+        self._table.remove_and_add(Key("failures", topic), {})
+
+    def failures(self) -> dict[str, Failures]:
+        return {item["sk"]: _failures(item) for item in self._table.query("failures")}
+
 
 def _part(kind: str, text: str) -> str:
     """A text of any length in a key: one that is too long stands there as its digest."""
@@ -277,6 +294,10 @@ def _lock(name: str, item: Item) -> Lock:
 
 def _gate(item: Item) -> Gate:
     return Gate(item["processing_enabled"], GateStatus(item["status"]), item["reason"])
+
+
+def _failures(item: Item) -> Failures:
+    return Failures(item["count"], _moment(item["last"]))
 
 
 def _tracked(item: Item) -> TrackedError:

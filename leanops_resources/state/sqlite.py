@@ -9,6 +9,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from leanops.backoff import Failures
 from leanops.ingestion.breaker import Breaker
 from leanops_resources.sqlite_faults import BUSY_SECONDS, named
 from leanops_resources.state.json_text import breaker_of, breaker_text, delivery_of, delivery_text
@@ -30,7 +31,7 @@ _IF_DAMAGED = (
     "Stop what uses it and move the file away: it is made anew, and checkpoints are read back from the tables. Paused "
     "topics have to be paused again."
 )
-_SCHEMA_VERSION = 2
+_SCHEMA_VERSION = 3
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS checkpoints (
     pipeline TEXT, kind TEXT, last_snapshot INTEGER, last_ingestion_ts INTEGER, updated TEXT NOT NULL,
@@ -48,6 +49,7 @@ CREATE TABLE IF NOT EXISTS deliveries (
 CREATE TABLE IF NOT EXISTS received (
     topic TEXT, day TEXT, messages INTEGER NOT NULL, PRIMARY KEY (topic, day));
 CREATE TABLE IF NOT EXISTS breakers (topic TEXT PRIMARY KEY, breaker TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS failures (topic TEXT PRIMARY KEY, count INTEGER NOT NULL, last TEXT NOT NULL);
 """
 
 
@@ -256,6 +258,23 @@ class SqliteStateStore(StateStore):
             rows = db.execute("SELECT * FROM breakers ORDER BY topic")
             return {row["topic"]: breaker_of(row["breaker"]) for row in rows}
 
+    def note_failure(self, topic: str) -> Failures:
+        with self._transaction() as db:
+            row = db.execute(
+                """INSERT INTO failures VALUES (?, 1, ?) ON CONFLICT (topic) DO UPDATE SET
+                   count = count + 1, last = excluded.last RETURNING *""",
+                (topic, _text(self._clock())),
+            ).fetchone()
+        return _failures(row)
+
+    def clear_failures(self, topic: str) -> None:
+        with self._transaction() as db:
+            db.execute("DELETE FROM failures WHERE topic = ?", (topic,))
+
+    def failures(self) -> dict[str, Failures]:
+        with self._transaction() as db:
+            return {row["topic"]: _failures(row) for row in db.execute("SELECT * FROM failures ORDER BY topic")}
+
 
 def _one(db: sqlite3.Connection, query: str, *parameters: str) -> dict[str, Any] | None:
     row = db.execute(query, parameters).fetchone()
@@ -273,6 +292,10 @@ def _moment(text: str) -> datetime:
 
 def _gate(row: Any) -> Gate:
     return Gate(bool(row["processing_enabled"]), GateStatus(row["status"]), row["reason"])
+
+
+def _failures(row: Any) -> Failures:
+    return Failures(row["count"], _moment(row["last"]))
 
 
 def _tracked(row: dict[str, Any]) -> TrackedError:

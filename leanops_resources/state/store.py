@@ -1,4 +1,4 @@
-"""The state store: checkpoints, fenced locks, gates, idempotency keys, tracked errors, deliveries, breakers.
+"""The state store: checkpoints, fenced locks, gates, idempotency keys, tracked errors, deliveries, breakers, failures.
 
 Every implementation passes one and the same test-suite: SQLite for one machine, DynamoDB on AWS. Every call is atomic.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 
+from leanops.backoff import Failures
 from leanops.ingestion.breaker import Breaker
 
 LOCK_TTL = timedelta(minutes=5)
@@ -214,3 +215,15 @@ class StateStore(ABC):
     @abstractmethod
     def breakers(self) -> dict[str, Breaker]:
         """Every breaker that was ever saved, by topic."""
+
+    @abstractmethod
+    def note_failure(self, topic: str) -> Failures:
+        """Count one more failure of a topic's builds."""
+
+    @abstractmethod
+    def clear_failures(self, topic: str) -> None:
+        """Forget a topic's failures, now that it is built."""
+
+    @abstractmethod
+    def failures(self) -> dict[str, Failures]:
+        """Every topic whose last build failed."""

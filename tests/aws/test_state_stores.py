@@ -16,6 +16,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from leanops.backoff import Failures
 from leanops.ingestion.breaker import Batch, Breaker, Circuit
 from leanops.settings import Settings
 from leanops_resources.state.dynamodb import DynamoStateStore
@@ -623,6 +624,38 @@ def test_the_breakers_of_all_topics_come_by_topic(store: StateStore) -> None:
         store.save_breaker(topic, breaker)
     assert store.breakers() == breakers
     assert list(store.breakers()) == ["a", "b", "c"]
+
+
+# Failures
+
+
+def test_failures_in_a_row_are_counted_and_the_last_one_is_dated(
+    open_store: Callable[[], StateStore], clock: Clock
+) -> None:
+    assert open_store().failures() == {}
+    assert open_store().note_failure("orders") == Failures(1, START)
+    clock.passes(TICK)
+    assert open_store().note_failure("orders") == Failures(2, START + TICK)
+    assert open_store().note_failure("events") == Failures(1, START + TICK)
+    assert open_store().failures() == {"events": Failures(1, START + TICK), "orders": Failures(2, START + TICK)}
+    assert list(open_store().failures()) == ["events", "orders"]
+
+
+def test_failures_that_are_cleared_begin_anew(store: StateStore) -> None:
+    for _ in range(3):
+        store.note_failure("orders")
+    store.note_failure("events")
+    store.clear_failures("orders")
+    store.clear_failures("payments")
+    assert store.failures() == {"events": Failures(1, START)}
+    assert store.note_failure("orders") == Failures(1, START)
+
+
+def test_failures_that_are_noted_at_once_are_all_counted(
+    open_store: Callable[[], StateStore], together: Together
+) -> None:
+    together([lambda: open_store().note_failure("orders")] * 6)
+    assert open_store().failures()["orders"].count == 6
 
 
 # Company
