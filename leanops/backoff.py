@@ -16,4 +16,4 @@ class Failures:
 
     def tried_again(self, tick: timedelta) -> datetime:
         """When the topic is due again: 2, 4, 8 … ticks after its last failure."""
-        return self.last + min(tick * 2 ** min(self.count, _MOST_DOUBLINGS), LONGEST)
+        return self.last + min(tick * (1 << min(self.count, _MOST_DOUBLINGS)), LONGEST)

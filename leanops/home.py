@@ -48,6 +48,11 @@ class Home:
     def manifests(self) -> Path:
         return self.path / "manifests"
 
+    @property
+    def cache(self) -> Path:
+        """What was worked out once and can be worked out again."""
+        return self.path / "cache"
+
     def prepare(self) -> "Home":
         """Create what is missing. The folders are for their owner alone: payloads are other people's data."""
         if {"?", "#"} & set(str(self.path)):
@@ -63,6 +68,7 @@ class Home:
                 self.spark,
                 self.landing,
                 self.manifests,
+                self.cache,
             ):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             probe = self.path / ".writable"

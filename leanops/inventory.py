@@ -1,11 +1,12 @@
 """What a table holds, from its metadata alone: no data file is opened and no Spark is woken."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThan
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.typedef import Record
@@ -67,17 +68,26 @@ def table_day(table: Table, day: date, where: BooleanExpression = _ALL) -> Table
 
 def days_changed(table: Table, before: int, after: int) -> frozenset[date]:
     """The days whose files were added, removed or marked by the commits from one snapshot to a later one."""
-    days: set[date] = set()
+    return frozenset(_day(each.data_file.partition) for each in _changes(table, before, after))
+
+
+def bytes_added(table: Table, before: int, after: int) -> dict[date, int]:
+    """How large the files are that these commits added, by day. A day that has only lost files is not in it."""
+    added: defaultdict[date, int] = defaultdict(int)
+    for each in _changes(table, before, after):
+        if each.status is ManifestEntryStatus.ADDED:
+            added[_day(each.data_file.partition)] += each.data_file.file_size_in_bytes
+    return dict(added)
+
+
+def _changes(table: Table, before: int, after: int) -> Iterator[ManifestEntry]:
     for snapshot in ancestors_of(table.snapshot_by_id(after), table.metadata):
         if snapshot.snapshot_id == before:
             break
         for manifest in snapshot.manifests(table.io):
             if manifest.added_snapshot_id == snapshot.snapshot_id:
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
-                days.update(
-                    _day(each.data_file.partition) for each in entries if each.snapshot_id == manifest.added_snapshot_id
-                )
-    return frozenset(days)
+                yield from (each for each in entries if each.snapshot_id == manifest.added_snapshot_id)
 
 
 def table_totals(table: Table) -> TableTotals:

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from datetime import date
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from leanops.commits import certain_upto, checkpoint_of
 from leanops.contracts.model import Contract
-from leanops.inventory import days_changed, newest_day
+from leanops.inventory import bytes_added, newest_day
 from leanops.names import Layer, table
 from leanops.raw.table import last_landing_seq
 from leanops.tables import find_table
@@ -15,11 +16,13 @@ from leanops.tables import find_table
 
 @dataclass(frozen=True)
 class Pending:
-    """A topic with something to build, the publish days that have gained rows, and up to which number they landed."""
+    """A topic with something to build: its publish days that have gained rows, up to which number, and how much."""
 
     topic: str
     days: frozenset[date]
     upto: int
+    bytes: int
+    """The size of the files that a build has to read."""
 
 
 def pending(catalog: Catalog, topic: str, contract: Contract) -> Pending | None:
@@ -34,15 +37,23 @@ def pending(catalog: Catalog, topic: str, contract: Contract) -> Pending | None:
     consumed, built = checkpoint_of(standardized), checkpoint_of(curated)
     if consumed.get("upto") != str(upto):
         known = consumed.get("raw-snapshot")
-        days = days_changed(raw, int(known) if known else 0, landed.snapshot_id)
-        return Pending(topic, days, upto)
+        added = bytes_added(raw, int(known) if known else 0, landed.snapshot_id)
+        # Snapshots since the last build may have expired, and with them what they say of days.
+        days = frozenset(added) or frozenset([newest_day(raw)])
+        return Pending(topic, days, upto, sum(added.values()) or _size(raw))
     stands_for = certain_upto(curated, int(built.get("upto", 0)))
     if stands_for == upto and built.get("contract") == contract.fingerprint:
         return None
-    # Only Curated lags behind. Its step builds what is missing, whichever day it is asked for.
-    return Pending(topic, frozenset([newest_day(raw)]), upto)
+    # Only Curated lags behind. Its step builds what is missing, whichever day it is asked for; that may be all of it.
+    return Pending(topic, frozenset([newest_day(raw)]), upto, _size(standardized))
 
 
 def buffered(catalog: Catalog, topic: str) -> int:
     """How many messages wait in RAW for the topic's first contract."""
     return last_landing_seq(find_table(catalog, table(Layer.RAW, topic)))
+
+
+def _size(held: Table | None) -> int:
+    """The size of all files of a table."""
+    snapshot = held.current_snapshot() if held else None
+    return int(snapshot.summary["total-files-size"] or 0) if snapshot and snapshot.summary else 0

@@ -62,6 +62,10 @@ class Settings(BaseSettings):
     tick_minutes: PositiveInt = Field(
         default=15, description="How often the tick looks for what has landed and builds it."
     )
+    topics_per_run: PositiveInt = Field(
+        default=40,
+        description="How many topics the tick puts into one run at most. One with very much to build is alone.",
+    )
     spark_master: str = Field(
         default="local[*]",
         description="Master of the Spark Connect server that is started for this home, such as `spark://host:7077`.",

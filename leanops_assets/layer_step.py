@@ -12,6 +12,7 @@ out of an older one. Each day that changed gets a materialisation of its own.
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -22,7 +23,7 @@ from dagster._core.storage.tags import BACKFILL_ID_TAG
 
 from leanops.contracts.manifest import Topic
 from leanops.contracts.model import Contract
-from leanops.errors import BuildOvertaken, ContractReplaced, TopicBusy
+from leanops.errors import BuildOvertaken, ContractReplaced, LeanOpsError, TopicBusy
 from leanops.names import ERRORS, SOURCE, Layer, step_name, table
 from leanops.settings import Settings
 from leanops_assets.checks import Verdict, check_days, check_specs
@@ -32,7 +33,7 @@ from leanops_assets.specs import asset_key, asset_spec
 from leanops_assets.steps import topic_step
 from leanops_resources.dagster_resources import BuildOptions, CatalogResource, SparkConnectResource, StateStoreResource
 from leanops_resources.state.lease import lease
-from leanops_resources.state.store import StateStore
+from leanops_resources.state.store import Gate, StateStore
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -90,48 +91,63 @@ def build_layer_step(
         builds: BuildOptions,
     ) -> Iterator[Result]:
         catalog, store = iceberg.load(), state.store
-        day = date.fromisoformat(context.partition_key)
-        selected = [each for each in (errors, layer) if asset_key(each, topic.name) in context.selected_asset_keys]
-        checks = {key.name for key in context.selected_asset_check_keys}
-        rebuild = [day] if builds.rebuild or BACKFILL_ID_TAG in context.run.tags else []
-        reason = closed_gate(store, topic.name) if selected else None
-        begun = time.monotonic()
-        try:
-            if reason is None:
-                with lease(store, f"build/{topic.name}", f"run {context.run.run_id}", PATIENCE):
-                    require_in_force(catalog, topic.name, contract)
-                    built = _until_published(build, spark.session, catalog, rebuild) if selected else None
-                    built_after = time.monotonic() - begun
-                    verdicts: list[Verdict] = []
-                    unchecked: Exception | None = None
-                    if checks and (built is None or built.is_new):
-                        touched, new = ({day, *built.days}, built.part) if built else ({day}, None)
-                        try:
-                            found = check_days(spark.session(), catalog, topic.name, contract, layer, touched, new)
-                            verdicts = [verdict for verdict in found if verdict.check in checks]
-                        except Exception as error:  # noqa: BLE001 - it is raised below
-                            # What is built is published, and is told before the step fails.
-                            unchecked = error
-        except (TopicBusy, BuildOvertaken, ContractReplaced) as error:
-            reason = str(error)
-        if reason:
-            _tell_skipped(context, topic.name, layer, selected, reason)
-            return
-        # The UI shows the last verdict of all, which is to be that on the day that was asked for.
-        for verdict in verdicts:
-            if verdict.day != day:
-                context.log_event(verdict.evaluation())
-        if built:
-            store.save_checkpoint(f"{layer}/{topic.name}", source, built.source_snapshot, built.last_ingestion_ts)
-            seconds = {"seconds": built_after, "check_seconds": time.monotonic() - begun - built_after}
-            yield from _results(context, catalog, topic.name, layer, selected, built, day, seconds)
-        if unchecked:
-            raise unchecked
-        for verdict in verdicts:
-            if verdict.day == day:
-                yield verdict.result()
+        with _failure_noted(store, topic.name):
+            day = date.fromisoformat(context.partition_key)
+            selected = [each for each in (errors, layer) if asset_key(each, topic.name) in context.selected_asset_keys]
+            checks = {key.name for key in context.selected_asset_check_keys}
+            rebuild = [day] if builds.rebuild or BACKFILL_ID_TAG in context.run.tags else []
+            reason = closed_gate(topic.name, store.gate(topic.name)) if selected else None
+            begun = time.monotonic()
+            try:
+                if reason is None:
+                    with lease(store, f"build/{topic.name}", f"run {context.run.run_id}", PATIENCE):
+                        require_in_force(catalog, topic.name, contract)
+                        built = _until_published(build, spark.session, catalog, rebuild) if selected else None
+                        built_after = time.monotonic() - begun
+                        verdicts: list[Verdict] = []
+                        unchecked: Exception | None = None
+                        if checks and (built is None or built.is_new):
+                            touched, new = ({day, *built.days}, built.part) if built else ({day}, None)
+                            try:
+                                found = check_days(spark.session(), catalog, topic.name, contract, layer, touched, new)
+                                verdicts = [verdict for verdict in found if verdict.check in checks]
+                            except Exception as error:  # noqa: BLE001 - it is raised below
+                                # What is built is published, and is told before the step fails.
+                                unchecked = error
+            except (TopicBusy, BuildOvertaken, ContractReplaced) as error:
+                reason = str(error)
+            if reason:
+                _tell_skipped(context, topic.name, layer, selected, reason)
+                return
+            # The UI shows the last verdict of all, which is to be that on the day that was asked for.
+            for verdict in verdicts:
+                if verdict.day != day:
+                    context.log_event(verdict.evaluation())
+            if built:
+                store.save_checkpoint(f"{layer}/{topic.name}", source, built.source_snapshot, built.last_ingestion_ts)
+                seconds = {"seconds": built_after, "check_seconds": time.monotonic() - begun - built_after}
+                yield from _results(context, catalog, topic.name, layer, selected, built, day, seconds)
+            if unchecked:
+                raise unchecked
+            for verdict in verdicts:
+                if verdict.day == day:
+                    yield verdict.result()
+            if built and layer is Layer.CURATED:
+                store.clear_failures(topic.name)
 
     return step
+
+
+@contextmanager
+def _failure_noted(store: StateStore, topic: str) -> Iterator[None]:
+    """Count what fails, so that the tick leaves the topic alone for a while. Its last layer's success ends that."""
+    try:
+        yield
+    except Exception:
+        # What went wrong is the news, even where it cannot be counted.
+        with suppress(LeanOpsError):
+            store.note_failure(topic)
+        raise
 
 
 def _until_published(
@@ -146,9 +162,8 @@ def _until_published(
     return build(sessions, catalog, rebuild)
 
 
-def closed_gate(store: StateStore, topic: str) -> str | None:
+def closed_gate(topic: str, gate: Gate | None) -> str | None:
     """Why a topic is not processed now, or None if it is."""
-    gate = store.gate(topic)
     if gate is None or gate.processing_enabled:
         return None
     reason = f": {gate.reason}" if gate.reason else ""

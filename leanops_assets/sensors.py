@@ -9,26 +9,27 @@
 | graph | 30 s | reloads the code location when contracts or topics have changed (`contracts/reload.py`) |
 
 The tick asks the tables' metadata alone what is pending; Spark is woken by the runs. What is pending stays pending
-until it is built, so a lost cursor loses nothing. The same work is requested once an hour at most: its run may still
-be in the queue.
+until it is built, so a lost cursor loses nothing. A topic in a run that is not finished is not asked for again, and one
+that has failed is left alone for a while (`leanops/backoff.py`). Topics share runs by how much each has to build
+(`packing.py`); at most two runs of huge topics go on at once (`dagster.yaml`).
 """
 
-from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
-from hashlib import sha256
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
 from leanops.contracts.manifest import Manifest
 from leanops.settings import Settings
 from leanops_assets import jobs
+from leanops_assets.packing import PlannedRun, planned_runs
 from leanops_assets.run_log import log_finished
-from leanops_assets.tick import Work, find_work, runs_by_day, selection
+from leanops_assets.tick import Work, find_work, selection
+from leanops_assets.under_way import topics_under_way
 from leanops_resources.dagster_resources import CatalogResource, StateStoreResource
 
-if TYPE_CHECKING:
-    from leanops.pending import Pending
+SIZE = "leanops/size"
+"""The tag of a run of a huge topic, by which `dagster.yaml` limits how many of these go on at once."""
 
 
 def build_tick_sensor(manifest: Manifest, settings: Settings) -> dg.SensorDefinition:
@@ -44,11 +45,16 @@ def build_tick_sensor(manifest: Manifest, settings: Settings) -> dg.SensorDefini
     def tick(
         context: dg.SensorEvaluationContext, iceberg: CatalogResource, state: StateStoreResource
     ) -> list[dg.RunRequest] | dg.SkipReason:
-        work = find_work(iceberg.load(), state.store, manifest)
+        work = find_work(iceberg.catalog, state.store, manifest, settings)
+        under_way = topics_under_way(context.instance, manifest, datetime.now(UTC)) if work.pending else set()
+        due = [each for each in work.pending if each.topic not in under_way]
+        if not due:
+            return dg.SkipReason(_nothing_to_do(manifest, work))
         for topic, problem in work.damaged.items():
             context.log.warning("%s is left out: %s", topic, problem)
-        requests = run_requests(runs_by_day(work.pending, settings.first_day), datetime.now(UTC))
-        return requests or dg.SkipReason(_nothing_to_do(manifest, work))
+        for topic, reason in work.skipped.items():
+            context.log.info("%s is held back: %s", topic, reason)
+        return run_requests(planned_runs(due, settings.first_day, settings.topics_per_run))
 
     return tick
 
@@ -73,13 +79,15 @@ def run_log(context: dg.SensorEvaluationContext, iceberg: CatalogResource) -> dg
     return dg.SkipReason(f"Wrote down {count} runs." if count else "No run has finished.")
 
 
-def run_requests(runs: "Mapping[date, list[Pending]]", now: datetime) -> list[dg.RunRequest]:
+def run_requests(runs: Iterable[PlannedRun]) -> list[dg.RunRequest]:
     """A request for each run."""
     return [
         dg.RunRequest(
-            run_key=_run_key(day, topics, now), partition_key=day.isoformat(), asset_selection=selection(topics)
+            partition_key=run.day.isoformat(),
+            asset_selection=selection(run.topics),
+            tags={SIZE: "huge"} if run.is_huge else None,
         )
-        for day, topics in runs.items()
+        for run in runs
     ]
 
 
@@ -87,14 +95,11 @@ def _nothing_to_do(manifest: Manifest, work: Work) -> str:
     """Why nothing is requested, with each topic that is held back although it has something new."""
     asked = sum(topic.contract is not None for topic in manifest.topics)
     text = f"Nothing new in RAW for any of {asked} topics with a contract."
+    if work.pending:
+        names = ", ".join(each.topic for each in work.pending)
+        text = f"All that is new is in runs that are queued or under way: {names}."
     if work.skipped:
         text += " Held back: " + " ".join(f"{topic}: {reason}" for topic, reason in work.skipped.items())
     if work.damaged:
         text += f" Left out, because their tables cannot be read: {', '.join(work.damaged)}."
     return text
-
-
-def _run_key(day: date, topics: "list[Pending]", now: datetime) -> str:
-    """The same for the same work within an hour: what failed is asked for again in the next."""
-    work = "\n".join(f"{each.topic} {each.upto}" for each in topics)
-    return f"{day} {now:%Y-%m-%dT%H} {sha256(work.encode()).hexdigest()[:16]}"

@@ -1,13 +1,13 @@
 """What a tick has to do, and doing it once: the sensor requests these runs, `leanops tick` runs them at once."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from leanops.backoff import Failures
 from leanops.contracts.manifest import Manifest
 from leanops.home import Home
 from leanops.names import Layer
@@ -16,15 +16,15 @@ from leanops.settings import Settings
 from leanops_assets.instance import dagster_instance
 from leanops_assets.layer_step import closed_gate
 from leanops_assets.manifests import planned_manifest
+from leanops_assets.packing import PlannedRun, planned_runs
 from leanops_assets.run_job import QUIET
 from leanops_assets.run_log import log_finished, outcomes
 from leanops_assets.specs import asset_key
 from leanops_resources.state.store import StateStore
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-
     from leanops.pending import Pending
+    from leanops_resources.catalog import IcebergCatalog
 
 
 @dataclass(frozen=True)
@@ -36,35 +36,51 @@ class Work:
     damaged: dict[str, str] = field(default_factory=dict)
 
 
-def find_work(catalog: "Catalog", store: StateStore, manifest: Manifest, topics: Collection[str] | None = None) -> Work:
-    """Ask the tables' metadata of every topic, or of those named. What is wrong with one leaves the others alone."""
-    from leanops.pending import buffered, pending
+def find_work(
+    catalog: "IcebergCatalog",
+    store: StateStore,
+    manifest: Manifest,
+    settings: Settings,
+    topics: Collection[str] | None = None,
+) -> Work:
+    """Ask the tables' metadata of every topic, or of those named. What is wrong with one leaves the others alone.
 
-    work = Work()
-    for topic in manifest.topics:
-        if topics is not None and topic.name not in topics:
-            continue
-        try:
-            if topic.contract is None:
-                if rows := buffered(catalog, topic.name):
-                    why = "its contract cannot be used" if topic.contract_problem else "no active contract"
-                    work.skipped[topic.name] = f"{why}: {rows:,} messages are kept in RAW until there is one."
-            elif found := pending(catalog, topic.name, topic.contract):
-                if reason := closed_gate(store, topic.name):
+    A topic that has failed is due when its time has come, or when it is named.
+    """
+    from leanops_resources.findings import findings
+
+    work, gates = Work(), store.gates()
+    failures = store.failures() if topics is None else {}
+    with findings(Home(settings.home), catalog) as found_of:
+        for topic in manifest.topics:
+            if topics is not None and topic.name not in topics:
+                continue
+            try:
+                found = found_of.of(topic)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one topic, the others go on
+                work.damaged[topic.name] = f"{type(error).__name__}: {error}"
+                continue
+            if found.buffered:
+                why = "its contract cannot be used" if topic.contract_problem else "no active contract"
+                work.skipped[topic.name] = f"{why}: {found.buffered:,} messages are kept in RAW until there is one."
+            elif found.pending:
+                reason = closed_gate(topic.name, gates.get(topic.name)) or _not_due(
+                    failures.get(topic.name), settings, datetime.now(UTC)
+                )
+                if reason:
                     work.skipped[topic.name] = reason
                 else:
-                    work.pending.append(found)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one topic, the others go on
-            work.damaged[topic.name] = f"{type(error).__name__}: {error}"
+                    work.pending.append(found.pending)
     return work
 
 
-def runs_by_day(found: "Iterable[Pending]", first_day: date) -> "dict[date, list[Pending]]":
-    """One run for each day, over the topics of which it is the newest pending one: a build takes in all their days."""
-    by_day: dict[date, list[Pending]] = defaultdict(list)
-    for each in found:
-        by_day[max(*each.days, first_day)].append(each)
-    return dict(sorted(by_day.items()))
+def _not_due(failures: Failures | None, settings: Settings, now: datetime) -> str | None:
+    """Why a topic that has failed is left alone for now."""
+    due = failures.tried_again(timedelta(minutes=settings.tick_minutes)) if failures else now
+    if failures is None or due <= now:
+        return None
+    times = "once" if failures.count == 1 else f"{failures.count} times in a row"
+    return f"it failed {times}, and is tried again by the first tick after {due:%Y-%m-%d %H:%M} UTC."
 
 
 def selection(topics: "Iterable[Pending]") -> list[dg.AssetKey]:
@@ -89,30 +105,30 @@ def tick_once(settings: Settings, topics: Collection[str] | None = None, advance
 
     home = Home(settings.home).prepare()
     manifest = planned_manifest(settings)
-    catalog = LocalCatalog(home).load()
-    work = find_work(catalog, state_store(settings), manifest, topics)
+    catalog = LocalCatalog(home)
+    work = find_work(catalog, state_store(settings), manifest, settings, topics)
     ticked = Ticked(skipped=dict(work.skipped), failed=dict(work.damaged))
-    runs = runs_by_day(work.pending, settings.first_day)
+    runs = planned_runs(work.pending, settings.first_day, settings.topics_per_run)
     if runs:
         from leanops_assets.definitions import defs
 
         job = defs().resolve_job_def("tick")
         with dagster_instance(home) as instance:
             finished = []
-            for day, found in runs.items():
-                run = job.execute_in_process(**_run(instance, day, found))
+            for planned in runs:
+                run = job.execute_in_process(**_run(instance, planned))
                 finished.append(run.dagster_run)
-                _note(run, day, ticked)
-                advance(len(found))
-            log_finished(catalog, instance, finished)
+                _note(run, planned.day, ticked)
+                advance(len(planned.topics))
+            log_finished(catalog.load(), instance, finished)
     return ticked
 
 
-def _run(instance: dg.DagsterInstance, day: date, found: "list[Pending]") -> dict[str, Any]:
+def _run(instance: dg.DagsterInstance, planned: PlannedRun) -> dict[str, Any]:
     return {
         "instance": instance,
-        "partition_key": day.isoformat(),
-        "asset_selection": selection(found),
+        "partition_key": planned.day.isoformat(),
+        "asset_selection": selection(planned.topics),
         "raise_on_error": False,
         "run_config": dict(QUIET),
     }

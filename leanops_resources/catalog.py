@@ -42,6 +42,10 @@ class IcebergCatalog(ABC):
     def branch(self) -> "AbstractContextManager[CatalogBranch]":
         """An empty catalog beside this one, for as long as a rebuild needs it."""
 
+    @abstractmethod
+    def metadata_locations(self) -> Mapping[tuple[str, str], str]:
+        """Where the current metadata of every table is, by namespace and name: one question, however many there are."""
+
     def raw_topics(self) -> Sequence[str]:
         """The topics that have ever landed anything."""
         topics = (topic_of_raw_table(name) for _, name in self.load().list_tables(RAW_DB))
@@ -85,6 +89,18 @@ class LocalCatalog(IcebergCatalog):
         except (sqlite3.DatabaseError, DatabaseError) as error:
             raise named(error, self._file, _IF_DAMAGED) from error
         return catalog
+
+    def metadata_locations(self) -> Mapping[tuple[str, str], str]:
+        self.load()
+        try:
+            with closing(sqlite3.connect(self._file, timeout=BUSY_SECONDS)) as db:
+                rows = db.execute(
+                    "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables WHERE catalog_name = ?",
+                    (self._name,),
+                ).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise named(error, self._file, _IF_DAMAGED) from error
+        return {(namespace, name): location for namespace, name, location in rows}
 
     def spark_conf(self) -> Mapping[str, str]:
         prefix = f"spark.sql.catalog.{self._name}"

@@ -7,26 +7,32 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
+from leanops.contracts.manifest import Manifest, Topic
 from leanops.contracts.model import Contract
 from leanops.contracts.reading import read_contract
 from leanops.home import Home
 from leanops.names import Layer, table
 from leanops.pending import Pending, pending
 from leanops.raw.landing import land_file
+from leanops_assets import packing
 from leanops_assets.definitions import defs
+from leanops_assets.packing import PlannedRun, planned_runs
 from leanops_assets.partitions import publish_days
-from leanops_assets.sensors import run_requests
-from leanops_assets.tick import runs_by_day
+from leanops_assets.specs import asset_key
+from leanops_assets.under_way import SILENT, topics_under_way
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.dagster_resources import CatalogResource, StateStoreResource
 from leanops_resources.schema_store import LocalSchemaStore, Stage
+from leanops_resources.state.sqlite import SqliteStateStore
 from tests.conftest import EXAMPLES, PROJECT, Said, use_home
-from tests.platform.test_tick import tick
+from tests.platform.test_tick import run, tick
 
 Leanops = Callable[..., Said]
 FIRST_DAY = date(2025, 1, 1)
-NOON = datetime(2026, 1, 20, 12, tzinfo=UTC)
+ORIGIN = RemoteJobOrigin(RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("leanops"), "leanops"), "tick")
+"""Dagster takes nothing into its queue without."""
 
 
 @pytest.fixture
@@ -105,13 +111,120 @@ def test_a_topic_that_is_held_back_is_named_with_the_reason(
     assert isinstance(evaluate(home, instance), list)
 
 
-def test_the_same_work_is_asked_for_once_an_hour() -> None:
-    def key(upto: int, moment: datetime) -> str | None:
-        work = [Pending("orders", frozenset([date(2026, 1, 14)]), upto)]
-        return run_requests(runs_by_day(work, FIRST_DAY), moment)[0].run_key
+def add_run(instance: dg.DagsterInstance, status: str, *topics: str, job: str = "tick") -> dg.DagsterRun:
+    """A run over some topics, or over everything."""
+    selected = frozenset(asset_key(Layer.CURATED, topic) for topic in topics) or None
+    state = dg.DagsterRunStatus(status)
+    return instance.add_run(dg.DagsterRun(job, status=state, asset_selection=selected, remote_job_origin=ORIGIN))
 
-    assert key(1, NOON) == key(1, NOON.replace(minute=59)) != key(1, NOON.replace(hour=13))
-    assert key(1, NOON) != key(2, NOON)
+
+@pytest.mark.parametrize("status", ["QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING"])
+def test_a_topic_that_is_in_a_run_which_is_not_finished_is_not_asked_for_again(
+    home: Home, leanops: Leanops, instance: dg.DagsterInstance, status: str
+) -> None:
+    for topic in ("orders", "events"):
+        leanops("land", topic, EXAMPLES / f"{topic}.ndjson")
+    add_run(instance, status, "orders", "payments")
+    requests = evaluate(home, instance)
+    assert isinstance(requests, list)
+    assert {key.path[1] for request in requests for key in request.asset_selection or ()} == {"events"}
+    add_run(instance, status, "events")
+    skipped = evaluate(home, instance)
+    assert isinstance(skipped, dg.SkipReason)
+    assert skipped.skip_message == "All that is new is in runs that are queued or under way: events, orders."
+
+
+def test_runs_that_are_finished_and_runs_of_other_jobs_keep_nothing_from_being_asked_for(
+    home: Home, leanops: Leanops, instance: dg.DagsterInstance
+) -> None:
+    leanops("land", "orders", EXAMPLES / "orders.ndjson")
+    for status in ("SUCCESS", "FAILURE", "CANCELED"):
+        add_run(instance, status, "orders")
+    add_run(instance, "STARTED", job="ledger")
+    assert isinstance(evaluate(home, instance), list)
+
+
+def test_a_run_of_everything_has_every_topic_in_it(home: Home, instance: dg.DagsterInstance) -> None:
+    manifest = Manifest(topics=(Topic(name="a"), Topic(name="b")))
+    now = datetime.now(UTC)
+    assert topics_under_way(instance, manifest, now) == set()
+    add_run(instance, "STARTED")
+    assert topics_under_way(instance, manifest, now) == {"a", "b"}
+
+
+def test_a_run_whose_process_was_killed_holds_its_topics_back_no_longer_than_it_could_have_been_silent(
+    instance: dg.DagsterInstance,
+) -> None:
+    manifest = Manifest(topics=(Topic(name="a"), Topic(name="b"), Topic(name="c")))
+    add_run(instance, "STARTED", "a")
+    add_run(instance, "QUEUED", "b")
+    speaking = add_run(instance, "STARTED", "c")
+    instance.report_engine_event("a step goes on", speaking)
+    now = datetime.now(UTC)
+    assert topics_under_way(instance, manifest, now) == {"a", "b", "c"}
+    assert topics_under_way(instance, manifest, now + SILENT * 2) == {"b"}
+
+
+def test_a_topic_that_has_failed_is_left_alone_for_a_while_unless_it_is_named(
+    home: Home, leanops: Leanops, instance: dg.DagsterInstance, no_spark: None
+) -> None:
+    store = SqliteStateStore(home.state)
+    leanops("land", "orders", EXAMPLES / "orders.ndjson")
+    assert leanops("tick").exit_code == 1
+    failed = store.failures()["orders"]
+    assert failed.count == 1
+    due = failed.last + timedelta(minutes=30)
+    reason = f"it failed once, and is tried again by the first tick after {due:%Y-%m-%d %H:%M} UTC."
+
+    skipped = evaluate(home, instance)
+    assert isinstance(skipped, dg.SkipReason)
+    assert str(skipped.skip_message).endswith(f"Held back: orders: {reason}")
+    said = leanops("tick")
+    assert (said.exit_code, said.out) == (0, f"Nothing to build.\nskipped orders: {reason}\n")
+
+    assert leanops("tick", "--topic", "orders").exit_code == 1
+    assert store.failures()["orders"].count == 2
+    assert "it failed 2 times in a row" in leanops("tick").out
+
+
+def test_a_topic_that_has_failed_is_asked_for_when_its_time_has_come(
+    home: Home, leanops: Leanops, instance: dg.DagsterInstance
+) -> None:
+    leanops("land", "orders", EXAMPLES / "orders.ndjson")
+    ago = datetime.now(UTC) - timedelta(minutes=31)
+    SqliteStateStore(home.state, lambda: ago).note_failure("orders")
+    assert isinstance(evaluate(home, instance), list)
+    SqliteStateStore(home.state, lambda: ago).note_failure("orders")
+    assert isinstance(evaluate(home, instance), dg.SkipReason)
+
+
+def test_only_a_build_of_the_last_layer_makes_a_topics_failures_forgotten(home: Home, leanops: Leanops) -> None:
+    store = SqliteStateStore(home.state)
+    store.note_failure("orders")
+    run(home, "2026-01-15", [asset_key(Layer.STANDARDIZED, "orders")])
+    assert set(store.failures()) == {"orders"}
+    leanops("pause", "orders")
+    tick(home, "2026-01-15", "orders")
+    assert set(store.failures()) == {"orders"}
+    leanops("resume", "orders")
+    tick(home, "2026-01-15", "orders")
+    assert store.failures() == {}
+
+
+def test_topics_share_runs_by_the_setting_and_a_huge_one_is_marked(
+    home: Home, leanops: Leanops, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEANOPS_TOPICS_PER_RUN", "2")
+    for topic in ("orders", "events", "payments"):
+        leanops("land", topic, EXAMPLES / f"{topic}.ndjson")
+    requests = evaluate(home, instance)
+    assert isinstance(requests, list)
+    assert [request.partition_key for request in requests] == ["2026-01-15"] * 2
+    assert [request.tags for request in requests] == [{}, {}]
+    monkeypatch.setattr(packing, "HUGE_BYTES", 1)
+    requests = evaluate(home, instance)
+    assert isinstance(requests, list)
+    assert [request.tags for request in requests] == [{"leanops/size": "huge"}] * 3
 
 
 def test_what_is_built_is_pending_no_more_and_a_late_arrival_is_pending_on_its_own_day(
@@ -149,8 +262,8 @@ def test_a_contract_that_has_changed_is_pending_without_new_messages(built_home:
 
 
 def test_a_day_before_the_first_is_built_with_the_first() -> None:
-    work = [Pending("orders", frozenset([date(2024, 12, 31)]), 1)]
-    assert list(runs_by_day(work, FIRST_DAY)) == [FIRST_DAY]
+    work = [Pending("orders", frozenset([date(2024, 12, 31)]), 1, 1)]
+    assert planned_runs(work, FIRST_DAY, 40) == [PlannedRun(FIRST_DAY, work)]
 
 
 def test_a_message_dated_tomorrow_has_a_partition(

@@ -18,7 +18,6 @@ from leanops_assets.definitions import defs
 from leanops_assets.instance import dagster_instance
 from leanops_assets.specs import asset_key
 from leanops_resources.catalog import LocalCatalog
-from leanops_resources.dagster_resources import SparkConnectResource
 from tests.conftest import EXAMPLES, PROJECT, Said
 
 Leanops = Callable[..., Said]
@@ -52,14 +51,6 @@ def metadata(run: Run, layer: Layer, topic: str) -> Mapping[str, Any]:
 def rows(catalog: Catalog, layer: Layer, topic: str) -> list[dict[str, Any]]:
     found = catalog.load_table(table(layer, topic)).scan().to_arrow().to_pylist()
     return sorted((row for row in found if row.get("topic_name", topic) == topic), key=lambda row: row["message_id"])
-
-
-@pytest.fixture
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: SparkConnectResource) -> None:
-        raise AssertionError("Spark was asked for")
-
-    monkeypatch.setattr(SparkConnectResource, "_init_session", refuse)
 
 
 def test_the_samples_become_exactly_what_they_should(warm_home: Home, leanops: Leanops) -> None:

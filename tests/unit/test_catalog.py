@@ -57,6 +57,18 @@ def test_topics_that_ever_landed_are_the_ones_with_a_raw_table(home: Home) -> No
     assert LocalCatalog(home).raw_topics() == ["orders", "payments", "x_staging"]
 
 
+def test_the_place_of_every_tables_metadata_is_known_at_once_and_changes_with_every_commit(home: Home) -> None:
+    assert LocalCatalog(home).metadata_locations() == {}
+    table = ensure_raw_table(LocalCatalog(home).load(), "orders")
+    other = ensure_raw_table(LocalCatalog(home).load(), "payments")
+    before = {table.name(): table.metadata_location, other.name(): other.metadata_location}
+    assert LocalCatalog(home).metadata_locations() == before
+    with table.transaction() as change:
+        change.set_properties(said="something")
+    assert LocalCatalog(home).metadata_locations() == {**before, table.name(): table.metadata_location}
+    assert table.metadata_location != before[table.name()]
+
+
 def test_two_homes_know_nothing_of_each_other(tmp_path: Path) -> None:
     one, other = (Home(tmp_path / name).prepare() for name in ("one", "other"))
     new_raw_table(one, "orders")

@@ -8,7 +8,7 @@ from leanops.home import Home
 
 def test_all_local_state_lies_under_the_one_home(tmp_path: Path) -> None:
     home = Home(tmp_path / "a" / "b" / "home").prepare()
-    parts = (home.warehouse, home.catalog, home.state, home.dagster, home.logs, home.spark, home.manifests)
+    parts = (home.warehouse, home.catalog, home.state, home.dagster, home.logs, home.spark, home.manifests, home.cache)
     parts += (home.landing, home.dlq_archive)
     assert all(home.path in part.parents for part in parts)
     assert len(set(parts)) == len(parts)
@@ -16,7 +16,7 @@ def test_all_local_state_lies_under_the_one_home(tmp_path: Path) -> None:
 
 def test_a_home_is_its_owners_alone(tmp_path: Path) -> None:
     home = Home(tmp_path / "home").prepare()
-    assert [oct(folder.stat().st_mode & 0o777) for folder in (home.path, *home.path.iterdir())] == ["0o700"] * 7
+    assert [oct(folder.stat().st_mode & 0o777) for folder in (home.path, *home.path.iterdir())] == ["0o700"] * 8
 
 
 def test_a_home_may_be_prepared_again_and_keeps_what_it_holds(tmp_path: Path) -> None:
