@@ -27,13 +27,14 @@ from leanops.errors import BuildOvertaken, ContractReplaced, LeanOpsError, Topic
 from leanops.names import ERRORS, SOURCE, Layer, step_name, table
 from leanops.settings import Settings
 from leanops_assets.checks import Verdict, check_days, check_specs
+from leanops_assets.gates import closed_gate
 from leanops_assets.metadata import days_metadata, preview
 from leanops_assets.partitions import publish_days
 from leanops_assets.specs import asset_key, asset_spec
 from leanops_assets.steps import topic_step
 from leanops_resources.dagster_resources import BuildOptions, CatalogResource, SparkConnectResource, StateStoreResource
 from leanops_resources.state.lease import lease
-from leanops_resources.state.store import Gate, StateStore
+from leanops_resources.state.store import StateStore
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -160,14 +161,6 @@ def _until_published(
         except BuildOvertaken:
             continue
     return build(sessions, catalog, rebuild)
-
-
-def closed_gate(topic: str, gate: Gate | None) -> str | None:
-    """Why a topic is not processed now, or None if it is."""
-    if gate is None or gate.processing_enabled:
-        return None
-    reason = f": {gate.reason}" if gate.reason else ""
-    return f"{topic} is {gate.status.lower()}{reason}. What lands is kept in RAW until it is resumed."
 
 
 def require_in_force(catalog: "Catalog", topic: str, contract: Contract) -> None:

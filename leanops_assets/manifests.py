@@ -17,9 +17,7 @@ def planned_manifest(settings: Settings) -> Manifest:
         return Manifest.load(home.manifests, context.reconstruction_metadata[PIN])
 
     from leanops_resources.catalog import LocalCatalog
-    from leanops_resources.known_topics import compile_manifest
+    from leanops_resources.known_topics import present_manifest
     from leanops_resources.schema_store import schema_store
 
-    manifest = compile_manifest(schema_store(settings.schemas), LocalCatalog(home))
-    manifest.save(home.manifests)
-    return manifest
+    return present_manifest(home, schema_store(settings.schemas), LocalCatalog(home))

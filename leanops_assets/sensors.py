@@ -24,7 +24,8 @@ from leanops.settings import Settings
 from leanops_assets import jobs
 from leanops_assets.packing import PlannedRun, planned_runs
 from leanops_assets.run_log import log_finished
-from leanops_assets.tick import Work, find_work, selection
+from leanops_assets.tick import Work, find_work
+from leanops_assets.tick_runs import selection
 from leanops_assets.under_way import topics_under_way
 from leanops_resources.dagster_resources import CatalogResource, StateStoreResource
 

@@ -1,11 +1,9 @@
 """What a tick has to do, and doing it once: the sensor requests these runs, `leanops tick` runs them at once."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-
-import dagster as dg
 
 from leanops.backoff import Failures
 from leanops.contracts.manifest import Manifest
@@ -13,13 +11,8 @@ from leanops.home import Home
 from leanops.names import Layer
 from leanops.progress import Advance, unseen
 from leanops.settings import Settings
-from leanops_assets.instance import dagster_instance
-from leanops_assets.layer_step import closed_gate
-from leanops_assets.manifests import planned_manifest
-from leanops_assets.packing import PlannedRun, planned_runs
-from leanops_assets.run_job import QUIET
-from leanops_assets.run_log import log_finished, outcomes
-from leanops_assets.specs import asset_key
+from leanops_assets.gates import closed_gate
+from leanops_assets.packing import planned_runs
 from leanops_resources.state.store import StateStore
 
 if TYPE_CHECKING:
@@ -83,12 +76,6 @@ def _not_due(failures: Failures | None, settings: Settings, now: datetime) -> st
     return f"it failed {times}, and is tried again by the first tick after {due:%Y-%m-%d %H:%M} UTC."
 
 
-def selection(topics: "Iterable[Pending]") -> list[dg.AssetKey]:
-    """All layers of these topics but RAW, which is drained at a rhythm of its own."""
-    layers = [layer for layer in Layer if layer is not Layer.RAW]
-    return [asset_key(layer, each.topic) for each in topics for layer in layers]
-
-
 @dataclass
 class Ticked:
     """What a tick has done: what was built of each topic and layer, what was skipped and why, and what failed."""
@@ -101,48 +88,18 @@ class Ticked:
 def tick_once(settings: Settings, topics: Collection[str] | None = None, advance: Advance = unseen) -> Ticked:
     """Do at once, in this process, what the sensor would request."""
     from leanops_resources.catalog import LocalCatalog
+    from leanops_resources.known_topics import present_manifest
+    from leanops_resources.schema_store import schema_store
     from leanops_resources.state.stores import state_store
 
     home = Home(settings.home).prepare()
-    manifest = planned_manifest(settings)
     catalog = LocalCatalog(home)
+    manifest = present_manifest(home, schema_store(settings.schemas), catalog)
     work = find_work(catalog, state_store(settings), manifest, settings, topics)
     ticked = Ticked(skipped=dict(work.skipped), failed=dict(work.damaged))
-    runs = planned_runs(work.pending, settings.first_day, settings.topics_per_run)
-    if runs:
-        from leanops_assets.definitions import defs
+    if runs := planned_runs(work.pending, settings.first_day, settings.topics_per_run):
+        # Dagster alone takes longer to load than to find out that there is nothing to do.
+        from leanops_assets.tick_runs import run_at_once
 
-        job = defs().resolve_job_def("tick")
-        with dagster_instance(home) as instance:
-            finished = []
-            for planned in runs:
-                run = job.execute_in_process(**_run(instance, planned))
-                finished.append(run.dagster_run)
-                _note(run, planned.day, ticked)
-                advance(len(planned.topics))
-            log_finished(catalog.load(), instance, finished)
+        run_at_once(home, catalog, runs, ticked, advance)
     return ticked
-
-
-def _run(instance: dg.DagsterInstance, planned: PlannedRun) -> dict[str, Any]:
-    return {
-        "instance": instance,
-        "partition_key": planned.day.isoformat(),
-        "asset_selection": selection(planned.topics),
-        "raise_on_error": False,
-        "run_config": dict(QUIET),
-    }
-
-
-def _note(run: dg.ExecuteInProcessResult, day: date, ticked: Ticked) -> None:
-    """Read from a run's events what became of each topic."""
-    for each in outcomes(run.all_events, day.isoformat()):
-        match each.outcome:
-            case "failed":
-                ticked.failed[each.topic] = str(each.reason)
-            case "skipped":
-                ticked.skipped[each.topic] = str(each.reason)
-            case _:
-                ticked.built[each.topic, each.layer] = each.metadata
-    if not run.success and not ticked.failed:
-        ticked.failed[f"the run {run.run_id}"] = "see it under Runs in the UI."

@@ -169,7 +169,7 @@ def _known(settings: Settings, catalog: "Catalog", topics: list[str] | None) -> 
 
     if topics:
         with_letters = {row["topic_name"] for row in find_dead_letters(catalog, columns=("topic_name", "received"))}
-        require_known((topic for topic in topics if topic not in with_letters), settings)
+        require_known([topic for topic in topics if topic not in with_letters], settings)
     return topics or []
 
 

@@ -1,6 +1,6 @@
 """Names of topics that people type: a misspelt one is caught before anything happens."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from difflib import get_close_matches
 
 from leanops.errors import TopicUnknown
@@ -9,8 +9,10 @@ from leanops.names import topic_name
 from leanops.settings import Settings
 
 
-def require_known(topics: Iterable[str], settings: Settings, otherwise: str = "`leanops topics` lists them.") -> None:
+def require_known(topics: Collection[str], settings: Settings, otherwise: str = "`leanops topics` lists them.") -> None:
     """Each topic has a folder among the contracts, or something has landed for it."""
+    if not topics:
+        return
     from leanops_resources.catalog import LocalCatalog
     from leanops_resources.schema_store import schema_store
 

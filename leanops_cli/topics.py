@@ -27,7 +27,7 @@ def topics(
     home = Home(settings.home).prepare()
     gates = state_store(settings).gates()
     store = schema_store(settings.schemas)
-    manifest = compile_manifest(store, LocalCatalog(home))
+    manifest = compile_manifest(home, store, LocalCatalog(home))
     catalog = LocalCatalog(home).load()
     rows = [
         {"topic": topic.name, **_contract(topic), "gate": _gate(topic, gates), **_raw(catalog, topic.name)}

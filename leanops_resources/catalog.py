@@ -48,7 +48,8 @@ class IcebergCatalog(ABC):
 
     def raw_topics(self) -> Sequence[str]:
         """The topics that have ever landed anything."""
-        topics = (topic_of_raw_table(name) for _, name in self.load().list_tables(RAW_DB))
+        names = (name for namespace, name in self.metadata_locations() if namespace == RAW_DB)
+        topics = map(topic_of_raw_table, names)
         return sorted(topic for topic in topics if topic)
 
 

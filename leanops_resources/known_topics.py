@@ -1,22 +1,41 @@
 """Which topics there are, and what contract each has: the contracts and the catalog, read together."""
 
 from leanops.contracts.manifest import Manifest, Topic
+from leanops.contracts.reading import read_contract
 from leanops.errors import ContractInvalid
+from leanops.home import Home
 from leanops_resources.catalog import IcebergCatalog
-from leanops_resources.schema_store import SchemaStore, Stage, read_active
+from leanops_resources.contract_cache import ReadContracts, read_contracts
+from leanops_resources.schema_store import ActiveFile, SchemaStore, Stage
 
 
-def compile_manifest(store: SchemaStore, catalog: IcebergCatalog) -> Manifest:
+def present_manifest(home: Home, store: SchemaStore, catalog: IcebergCatalog) -> Manifest:
+    """The manifest of what is active now, which runs can be planned with."""
+    manifest = compile_manifest(home, store, catalog)
+    manifest.save(home.manifests)
+    return manifest
+
+
+def compile_manifest(home: Home, store: SchemaStore, catalog: IcebergCatalog) -> Manifest:
     """Every topic that has a place among the contracts or a RAW table, with its active contract."""
     names = {*store.topics(), *catalog.raw_topics()}
-    return Manifest(topics=tuple(_topic(store, name) for name in sorted(names)))
+    with read_contracts(home) as known:
+        files = store.active_files(known.marks)
+        return Manifest(topics=tuple(_topic(store, name, files.get(name), known) for name in sorted(names)))
 
 
-def _topic(store: SchemaStore, name: str) -> Topic:
+def _topic(store: SchemaStore, name: str, file: ActiveFile | None, known: ReadContracts) -> Topic:
     """A broken contract is that topic's trouble alone: its data buffers, and everybody else's goes on."""
+    if file is None:
+        return Topic(name=name)
+    where = store.where(name, Stage.ACTIVE)
+    if file.problem:
+        return Topic(name=name, contract_problem=f"{where} cannot be read: {file.problem}.")
+    if file.content is None:
+        return Topic(name=name, contract=known.of(name))
     try:
-        return Topic(name=name, contract=read_active(store, name))
+        contract = read_contract(file.content, name, where)
     except ContractInvalid as error:
         return Topic(name=name, contract_problem=str(error))
-    except OSError as error:
-        return Topic(name=name, contract_problem=f"{store.where(name, Stage.ACTIVE)} cannot be read: {error.strerror}.")
+    known.keep(name, file.mark, contract)
+    return Topic(name=name, contract=contract)

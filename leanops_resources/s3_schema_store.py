@@ -1,7 +1,8 @@
 """Contracts in a bucket: the same places as in a folder, as keys under a prefix."""
 
 import getpass
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -11,9 +12,10 @@ from leanops.contracts.reading import MAX_BYTES
 from leanops.errors import ContractsMissing, LeanOpsError, SchemaStoreUnavailable
 from leanops.names import is_topic, topic_name
 from leanops_resources import s3
-from leanops_resources.schema_store import CONTRACT_FILE, SchemaStore, Stage, Upload, another_name
+from leanops_resources.schema_store import CONTRACT_FILE, ActiveFile, SchemaStore, Stage, Upload, another_name
 
 _BY = "leanops-by"
+_AT_ONCE = 8
 _CHANGED_MEANWHILE = ("PreconditionFailed", "ConditionalRequestConflict")
 
 
@@ -41,6 +43,20 @@ class S3SchemaStore(SchemaStore):
     def read(self, topic: str, stage: Stage, name: str = CONTRACT_FILE) -> bytes | None:
         found = self._find(self._checked_key(topic, stage, name))
         return found.content if found else None
+
+    def active_files(self, known_marks: Mapping[str, str]) -> Mapping[str, ActiveFile]:
+        marks: dict[str, str] = {}
+        for each in self._objects():
+            match each["Key"].removeprefix(self._prefix).split("/"):
+                case [topic, Stage.ACTIVE, name] if is_topic(topic) and name == CONTRACT_FILE:
+                    marks[topic] = each["ETag"]
+        changed = [topic for topic, mark in marks.items() if mark != known_marks.get(topic)]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            keys = [self._key(topic, Stage.ACTIVE, CONTRACT_FILE) for topic in changed]
+            found = dict(zip(changed, pool.map(self._find, keys), strict=True))
+        files = {topic: ActiveFile(mark, None) for topic, mark in marks.items() if topic not in found}
+        # One that was replaced since has another mark than was listed.
+        return files | {topic: ActiveFile(each.etag, each.content) for topic, each in found.items() if each}
 
     def write(self, topic: str, stage: Stage, content: bytes, name: str = CONTRACT_FILE) -> None:
         key = self._checked_key(topic, stage, name)
@@ -85,12 +101,16 @@ class S3SchemaStore(SchemaStore):
     def _pending(self) -> Sequence[tuple[str, str]]:
         """Topic and name of every upload, in the order in which they came."""
         found: list[tuple[datetime, str, str]] = []
-        # All keys at once: a request per thousand objects, not one per topic.
-        for each in (each for page in self._pages() for each in page.get("Contents", ())):
+        for each in self._objects():
             match each["Key"].removeprefix(self._prefix).split("/"):
                 case [topic, Stage.PENDING, name] if _is_shown(topic) and _is_shown(name):
                     found.append((each["LastModified"], topic, name))
         return [(topic, name) for _, topic, name in sorted(found)]
+
+    def _objects(self) -> Iterator[Any]:
+        """All keys at once: a request per thousand objects, not one per topic."""
+        for page in self._pages():
+            yield from page.get("Contents", ())
 
     def _pages(self, **how: str) -> Iterator[Any]:
         with self._asking() as client:

@@ -6,10 +6,11 @@ replaced stands under its version: `archive/v3/schema.json`. Why one was refused
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
 from time import time_ns
 from uuid import uuid4
@@ -44,6 +45,23 @@ class Upload:
     """Who put it there, where the store knows."""
 
 
+@dataclass(frozen=True)
+class ActiveFile:
+    """An active contract file, by a mark that changes with its content."""
+
+    mark: str
+    content: bytes | None
+    """None where the mark is known already."""
+    problem: str | None = None
+    """Why it cannot be read, where that is so."""
+
+    @classmethod
+    def of(cls, content: bytes, known_mark: str | None) -> "ActiveFile":
+        """A file that is marked by its own digest."""
+        mark = sha256(content).hexdigest()
+        return cls(mark, None if mark == known_mark else content)
+
+
 class SchemaStore(ABC):
     """The contracts of all topics, as bytes: what they mean is not for the store to say. Every call is atomic."""
 
@@ -58,6 +76,10 @@ class SchemaStore(ABC):
     @abstractmethod
     def read(self, topic: str, stage: Stage, name: str = CONTRACT_FILE) -> bytes | None:
         """The contract file of a topic at a stage, or None."""
+
+    @abstractmethod
+    def active_files(self, known_marks: Mapping[str, str]) -> Mapping[str, ActiveFile]:
+        """The active file of every topic that has one, without its content where its mark is the one that is known."""
 
     @abstractmethod
     def write(self, topic: str, stage: Stage, content: bytes, name: str = CONTRACT_FILE) -> None:
@@ -115,6 +137,18 @@ class LocalSchemaStore(SchemaStore):
 
     def read(self, topic: str, stage: Stage, name: str = CONTRACT_FILE) -> bytes | None:
         return _read(self._path(topic, stage, name))
+
+    def active_files(self, known_marks: Mapping[str, str]) -> Mapping[str, ActiveFile]:
+        files: dict[str, ActiveFile] = {}
+        for topic in self.topics():
+            try:
+                content = self.read(topic, Stage.ACTIVE)
+            except OSError as error:
+                files[topic] = ActiveFile("", None, error.strerror)
+            else:
+                if content is not None:
+                    files[topic] = ActiveFile.of(content, known_marks.get(topic))
+        return files
 
     def write(self, topic: str, stage: Stage, content: bytes, name: str = CONTRACT_FILE) -> None:
         path = self._path(topic, stage, name)

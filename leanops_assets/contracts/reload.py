@@ -3,6 +3,7 @@
 import dagster as dg
 
 from leanops.contracts.manifest import Manifest
+from leanops.home import Home
 from leanops.settings import Settings
 from leanops_resources.dagster_resources import CatalogResource, SchemaStoreResource
 
@@ -21,7 +22,7 @@ def build_graph_sensor(manifest: Manifest, settings: Settings) -> dg.SensorDefin
     def graph(contracts: SchemaStoreResource, iceberg: CatalogResource) -> dg.SkipReason:
         from leanops_resources.known_topics import compile_manifest
 
-        now = compile_manifest(contracts.store, iceberg.catalog)
+        now = compile_manifest(Home(settings.home), contracts.store, iceberg.catalog)
         if now.version == manifest.version:
             return dg.SkipReason(f"The graph shows all {len(manifest.topics)} topics as they are.")
         changed = sorted(

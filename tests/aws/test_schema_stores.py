@@ -181,6 +181,33 @@ def test_what_was_written_is_read_until_something_else_is(store: SchemaStore) ->
     assert store.read("order", Stage.ACTIVE) is None
 
 
+def test_the_active_files_of_all_topics_are_read_at_once(place: Place) -> None:
+    active = {f"t{number}": f"contract {number}".encode() for number in range(30)} | {"empty": b""}
+    for topic, content in active.items():
+        place.put(f"{topic}/active/schema.json", content)
+    for key in (
+        "t1/active/other.json",
+        "t2/pending/schema.json",
+        "later/pending/schema.json",
+        "No-Topic/active/schema.json",
+    ):
+        place.put(key, b"x")
+    found = place.store.active_files({})
+    assert {topic: file.content for topic, file in found.items()} == active
+
+
+def test_only_active_files_that_have_changed_are_read_again(place: Place) -> None:
+    for topic in ("same", "changed", "gone"):
+        place.put(f"{topic}/active/schema.json", b"before")
+    marks = {topic: file.mark for topic, file in place.store.active_files({}).items()}
+    place.put("changed/active/schema.json", b"after")
+    place.put("new/active/schema.json", b"new")
+    found = place.store.active_files({**marks, "never": "there"})
+    contents = {topic: file.content for topic, file in found.items()}
+    assert contents == {"same": None, "changed": b"after", "gone": None, "new": b"new"}
+    assert place.store.active_files({topic: file.mark for topic, file in found.items()})["changed"].content is None
+
+
 def test_files_of_a_stage_stand_beside_each_other(store: SchemaStore) -> None:
     store.write("orders", Stage.FAILED, b"contract")
     store.write("orders", Stage.FAILED, b"why", ERROR_FILE)

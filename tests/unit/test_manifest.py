@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from leanops.contracts.manifest import Manifest, Topic
+from leanops.contracts.model import Contract
 from leanops.contracts.reading import read_contract
 from leanops.errors import StateCorrupt
 from leanops.home import Home
 from leanops.names import RAW_DB
 from leanops.raw.table import RAW_SCHEMA, ensure_raw_table
+from leanops_resources import contract_cache, known_topics
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.known_topics import compile_manifest
 from leanops_resources.schema_store import LocalSchemaStore
@@ -65,7 +67,7 @@ def schemas(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def compiled(home: Home, schemas: Path) -> Compile:
-    return lambda: compile_manifest(LocalSchemaStore(schemas), LocalCatalog(home))
+    return lambda: compile_manifest(home, LocalSchemaStore(schemas), LocalCatalog(home))
 
 
 def put(schemas: Path, name: str, content: bytes, stage: str = "active") -> Path:
@@ -197,3 +199,70 @@ def test_a_contract_that_is_mended_is_in_the_next_manifest(schemas: Path, compil
     mended = compiled()
     assert mended.version != broken.version
     assert mended.by_name["orders"].contract_problem is None
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """The topics whose contracts were read, and not taken from among those that were read before."""
+    seen: list[str | None] = []
+
+    def read(content: bytes, topic: str | None, where: str) -> Contract:
+        seen.append(topic)
+        return read_contract(content, topic, where)
+
+    monkeypatch.setattr(known_topics, "read_contract", read)
+    return seen
+
+
+def test_a_contract_that_has_not_changed_is_read_once(
+    schemas: Path, compiled: Compile, reads: list[str | None]
+) -> None:
+    for name in ("orders", "payments"):
+        put(schemas, name, document(name, version=2, owners=["team:commerce"]))
+    first = compiled()
+    assert compiled() == first
+    assert compiled().version == first.version
+    assert reads == ["orders", "payments"]
+    put(schemas, "payments", document("payments", version=3))
+    changed = compiled().by_name["payments"].contract
+    assert changed
+    assert changed.version == 3
+    assert reads == ["orders", "payments", "payments"]
+
+
+def test_a_contract_that_is_broken_is_told_each_time_and_a_good_one_before_it_does_not_count(
+    schemas: Path, compiled: Compile
+) -> None:
+    put(schemas, "orders", document("orders"))
+    assert compiled().by_name["orders"].contract
+    path = put(schemas, "orders", b"{")
+    for _ in range(2):
+        topic = compiled().by_name["orders"]
+        assert topic.contract is None
+        assert str(path) in str(topic.contract_problem)
+    path.unlink()
+    assert compiled().by_name["orders"] == Topic(name="orders")
+
+
+def test_what_other_code_has_read_is_read_again(
+    schemas: Path, compiled: Compile, reads: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(schemas, "orders", document("orders"))
+    compiled()
+    monkeypatch.setattr(contract_cache, "_reader", lambda: "another")
+    compiled()
+    compiled()
+    assert reads == ["orders", "orders"]
+
+
+@pytest.mark.parametrize("damage", [key for key in DAMAGES if key != "a folder"])
+def test_contracts_are_read_again_where_those_that_were_read_are_damaged(
+    damage: str, schemas: Path, home: Home, compiled: Compile
+) -> None:
+    put(schemas, "orders", document("orders"))
+    before = compiled()
+    DAMAGES[damage](home.cache / "contracts.json")
+    assert compiled() == before
+    file = home.cache / "contracts.json"
+    file.write_bytes(file.read_bytes().replace(b'"table_name"', b'"no_such_key"'))
+    assert compiled() == before
