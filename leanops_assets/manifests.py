@@ -20,4 +20,7 @@ def planned_manifest(settings: Settings) -> Manifest:
     from leanops_resources.known_topics import present_manifest
     from leanops_resources.schema_store import schema_store
 
-    return present_manifest(home, schema_store(settings.schemas), LocalCatalog(home))
+    manifest = present_manifest(home, schema_store(settings.schemas), LocalCatalog(home))
+    # Dagster 1.13 hands to runs what is noted here, and not what is said on the definitions.
+    context.add_to_pending_reconstruction_metadata(PIN, manifest.version)
+    return manifest

@@ -2,17 +2,23 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.code_pointer import CodePointer
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
+from dagster._core.definitions.reconstruct import (
+    initialize_repository_def_from_pointer,
+    reconstruct_repository_def_from_pointer,
+)
 from dagster._core.definitions.repository_definition import RepositoryLoadData
+from dagster_shared.serdes import deserialize_value, serialize_value
 
 from benchmarks.topics import write_contracts
 from leanops.home import Home
 from leanops_assets.definitions import defs
-from leanops_assets.manifests import PIN
 from tests.conftest import PROJECT
 
 LIGHT = """
@@ -78,17 +84,30 @@ def test_seven_hundred_topics_are_one_graph(home: Home, tmp_path: Path, monkeypa
     assert sum(key.path[0] != "ops" for key in keys) == 700 * 5 + 1, "the dead letters of all topics are one table"
 
 
+@pytest.fixture
+def own_load_context() -> Iterator[None]:
+    """What is noted while definitions are loaded is noted for this test alone."""
+    with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)):
+        yield
+
+
 def test_a_run_is_built_from_the_manifest_it_was_planned_with(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_load_context: None
 ) -> None:
     monkeypatch.setenv("LEANOPS_SCHEMAS", str(tmp_path / "contracts"))
     contract(tmp_path / "contracts", "first")
-    planned = defs().metadata[PIN].value
+    location = CodePointer.from_module("leanops_assets.definitions", "defs", None)
+    planned = initialize_repository_def_from_pointer(location)
     contract(tmp_path / "contracts", "second")
 
-    pinned = RepositoryLoadData(reconstruction_metadata={PIN: planned})
-    with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.RECONSTRUCTION, pinned)):
-        in_the_run = {key.to_user_string() for key in graph(defs()).get_all_asset_keys()}
-    now = {key.to_user_string() for key in graph(defs()).get_all_asset_keys()}
+    # As the code server puts it into the plan of a run, and as the run's own process reads it there.
+    load_data = deserialize_value(serialize_value(planned.repository_load_data), RepositoryLoadData)
+    run = reconstruct_repository_def_from_pointer(location, load_data)
+    in_the_run = {key.to_user_string() for key in run.asset_graph.get_all_asset_keys()}
+    assert "raw/first" in in_the_run
+    now = {
+        key.to_user_string()
+        for key in initialize_repository_def_from_pointer(location).asset_graph.get_all_asset_keys()
+    }
     assert "raw/second" not in in_the_run
     assert "raw/second" in now
