@@ -201,6 +201,10 @@ class SparkUnavailable(LeanOpsError):
     """The Spark server did not start, or went away."""
 
 
+class StepTimedOut(LeanOpsError):
+    """A step took longer than any may."""
+
+
 class QueryInvalid(LeanOpsError):
     """Spark refused a statement that somebody typed."""
 

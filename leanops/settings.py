@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, PositiveInt, ValidationError, field_validator
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from leanops.errors import Problem, SettingsInvalid
@@ -65,6 +65,9 @@ class Settings(BaseSettings):
     topics_per_run: PositiveInt = Field(
         default=40,
         description="How many topics the tick puts into one run at most. One with very much to build is alone.",
+    )
+    step_minutes: PositiveFloat = Field(
+        default=30, description="How long a step of one topic may work in Spark before it is interrupted and fails."
     )
     spark_master: str = Field(
         default="local[*]",

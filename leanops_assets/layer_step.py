@@ -1,4 +1,4 @@
-"""The step that builds a layer of a topic: gate, lock, build, and what the UI is told of it.
+"""The step that builds a layer of a topic: gate, lock, time limit, build, and what the UI is told of it.
 
 | run | what is built |
 |---|---|
@@ -12,7 +12,6 @@ out of an older one. Each day that changed gets a materialisation of its own.
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -23,7 +22,7 @@ from dagster._core.storage.tags import BACKFILL_ID_TAG
 
 from leanops.contracts.manifest import Topic
 from leanops.contracts.model import Contract
-from leanops.errors import BuildOvertaken, ContractReplaced, LeanOpsError, TopicBusy
+from leanops.errors import BuildOvertaken, ContractReplaced, TopicBusy
 from leanops.names import ERRORS, SOURCE, Layer, step_name, table
 from leanops.settings import Settings
 from leanops_assets.checks import Verdict, check_days, check_specs
@@ -31,10 +30,11 @@ from leanops_assets.gates import closed_gate
 from leanops_assets.metadata import days_metadata, preview
 from leanops_assets.partitions import publish_days
 from leanops_assets.specs import asset_key, asset_spec
+from leanops_assets.step_faults import failure_noted, spark_fault, transient_retried
 from leanops_assets.steps import topic_step
 from leanops_resources.dagster_resources import BuildOptions, CatalogResource, SparkConnectResource, StateStoreResource
+from leanops_resources.spark.time_limit import TimeLimit
 from leanops_resources.state.lease import lease
-from leanops_resources.state.store import StateStore
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 PATIENCE = timedelta(minutes=5)
 """How long a step waits for another run that builds the same topic."""
+
+POOL = "spark"
+"""What builds shares one Spark server: `dagster.yaml` says how many steps at once."""
 
 ATTEMPTS = 3
 Result = dg.MaterializeResult[None] | dg.AssetCheckResult
@@ -76,6 +79,7 @@ def build_layer_step(
 ) -> dg.AssetsDefinition:
     """The step that makes a layer's table and the table of its errors what the layer before says they are."""
     days, source, errors = publish_days(settings.first_day), SOURCE[layer], ERRORS[layer]
+    longest = timedelta(minutes=settings.step_minutes)
 
     @topic_step(
         name=step_name(layer, topic.name),
@@ -83,6 +87,7 @@ def build_layer_step(
         check_specs=check_specs(layer, topic.name, days),
         partitions_def=days,
         can_subset=True,
+        pool=POOL,
     )
     def step(
         context: dg.AssetExecutionContext,
@@ -92,7 +97,7 @@ def build_layer_step(
         builds: BuildOptions,
     ) -> Iterator[Result]:
         catalog, store = iceberg.load(), state.store
-        with _failure_noted(store, topic.name):
+        with failure_noted(store, topic.name):
             day = date.fromisoformat(context.partition_key)
             selected = [each for each in (errors, layer) if asset_key(each, topic.name) in context.selected_asset_keys]
             checks = {key.name for key in context.selected_asset_check_keys}
@@ -101,20 +106,24 @@ def build_layer_step(
             begun = time.monotonic()
             try:
                 if reason is None:
-                    with lease(store, f"build/{topic.name}", f"run {context.run.run_id}", PATIENCE):
+                    with (
+                        transient_retried(context, spark),
+                        lease(store, f"build/{topic.name}", f"run {context.run.run_id}", PATIENCE),
+                        TimeLimit(f"The build of {layer}/{topic.name}", longest, spark.session) as limit,
+                    ):
                         require_in_force(catalog, topic.name, contract)
-                        built = _until_published(build, spark.session, catalog, rebuild) if selected else None
+                        built = _until_published(build, limit.session, catalog, rebuild) if selected else None
                         built_after = time.monotonic() - begun
                         verdicts: list[Verdict] = []
                         unchecked: Exception | None = None
                         if checks and (built is None or built.is_new):
                             touched, new = ({day, *built.days}, built.part) if built else ({day}, None)
                             try:
-                                found = check_days(spark.session(), catalog, topic.name, contract, layer, touched, new)
+                                found = check_days(limit.session(), catalog, topic.name, contract, layer, touched, new)
                                 verdicts = [verdict for verdict in found if verdict.check in checks]
                             except Exception as error:  # noqa: BLE001 - it is raised below
                                 # What is built is published, and is told before the step fails.
-                                unchecked = error
+                                unchecked = spark_fault(limit.named(error), spark)
             except (TopicBusy, BuildOvertaken, ContractReplaced) as error:
                 reason = str(error)
             if reason:
@@ -137,18 +146,6 @@ def build_layer_step(
                 store.clear_failures(topic.name)
 
     return step
-
-
-@contextmanager
-def _failure_noted(store: StateStore, topic: str) -> Iterator[None]:
-    """Count what fails, so that the tick leaves the topic alone for a while. Its last layer's success ends that."""
-    try:
-        yield
-    except Exception:
-        # What went wrong is the news, even where it cannot be counted.
-        with suppress(LeanOpsError):
-            store.note_failure(topic)
-        raise
 
 
 def _until_published(

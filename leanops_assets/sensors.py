@@ -47,8 +47,10 @@ def build_tick_sensor(manifest: Manifest, settings: Settings) -> dg.SensorDefini
         context: dg.SensorEvaluationContext, iceberg: CatalogResource, state: StateStoreResource
     ) -> list[dg.RunRequest] | dg.SkipReason:
         work = find_work(iceberg.catalog, state.store, manifest, settings)
-        under_way = topics_under_way(context.instance, manifest, datetime.now(UTC)) if work.pending else set()
-        due = [each for each in work.pending if each.topic not in under_way]
+        due = work.pending
+        if due:
+            under_way = topics_under_way(context.instance, manifest, settings, datetime.now(UTC))
+            due = [each for each in due if each.topic not in under_way]
         if not due:
             return dg.SkipReason(_nothing_to_do(manifest, work))
         for topic, problem in work.damaged.items():

@@ -3,6 +3,7 @@
 Nothing heavy is imported here: Spark and Iceberg are loaded by the first step that asks for them.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,6 +109,23 @@ class SparkConnectResource(LazyPySparkResource):
         if self._spark_session is not None:
             self._spark_session.stop()
             self._spark_session = None
+
+    def is_lost(self) -> bool:
+        """Whether there was a session that does not answer any more, as after the end of its server.
+
+        Whoever asks for a session next gets another one.
+        """
+        session = self._spark_session
+        if session is None:
+            return False
+        try:
+            session.conf.get("spark.sql.session.timeZone")
+        except Exception:  # noqa: BLE001 - whatever it says, it is no answer
+            self._spark_session = None
+            with suppress(Exception):
+                session.stop()
+            return True
+        return False
 
     def session(self) -> "SparkSession":
         """The session, typed."""

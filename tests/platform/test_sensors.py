@@ -16,12 +16,13 @@ from leanops.home import Home
 from leanops.names import Layer, table
 from leanops.pending import Pending, pending
 from leanops.raw.landing import land_file
+from leanops.settings import Settings
 from leanops_assets import packing
 from leanops_assets.definitions import defs
 from leanops_assets.packing import PlannedRun, planned_runs
 from leanops_assets.partitions import publish_days
 from leanops_assets.specs import asset_key
-from leanops_assets.under_way import SILENT, topics_under_way
+from leanops_assets.under_way import silent, topics_under_way
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.dagster_resources import CatalogResource, StateStoreResource
 from leanops_resources.schema_store import LocalSchemaStore, Stage
@@ -147,9 +148,9 @@ def test_runs_that_are_finished_and_runs_of_other_jobs_keep_nothing_from_being_a
 def test_a_run_of_everything_has_every_topic_in_it(home: Home, instance: dg.DagsterInstance) -> None:
     manifest = Manifest(topics=(Topic(name="a"), Topic(name="b")))
     now = datetime.now(UTC)
-    assert topics_under_way(instance, manifest, now) == set()
+    assert topics_under_way(instance, manifest, Settings(), now) == set()
     add_run(instance, "STARTED")
-    assert topics_under_way(instance, manifest, now) == {"a", "b"}
+    assert topics_under_way(instance, manifest, Settings(), now) == {"a", "b"}
 
 
 def test_a_run_whose_process_was_killed_holds_its_topics_back_no_longer_than_it_could_have_been_silent(
@@ -161,8 +162,9 @@ def test_a_run_whose_process_was_killed_holds_its_topics_back_no_longer_than_it_
     speaking = add_run(instance, "STARTED", "c")
     instance.report_engine_event("a step goes on", speaking)
     now = datetime.now(UTC)
-    assert topics_under_way(instance, manifest, now) == {"a", "b", "c"}
-    assert topics_under_way(instance, manifest, now + SILENT * 2) == {"b"}
+    settings = Settings()
+    assert topics_under_way(instance, manifest, settings, now) == {"a", "b", "c"}
+    assert topics_under_way(instance, manifest, settings, now + 2 * silent(settings)) == {"b"}
 
 
 def test_a_topic_that_has_failed_is_left_alone_for_a_while_unless_it_is_named(
