@@ -69,6 +69,9 @@ class Settings(BaseSettings):
     step_minutes: PositiveFloat = Field(
         default=30, description="How long a step of one topic may work in Spark before it is interrupted and fails."
     )
+    retention_days: PositiveInt = Field(
+        default=7, description="How long Dagster's runs, events and logs are kept. What is built stays shown as built."
+    )
     spark_master: str = Field(
         default="local[*]",
         description="Master of the Spark Connect server that is started for this home, such as `spark://host:7077`.",

@@ -25,9 +25,10 @@ def defs() -> dg.Definitions:
     from leanops_assets.contracts.reload import build_graph_sensor
     from leanops_assets.factory import topic_assets
     from leanops_assets.freshness import build_freshness, freshness_job
-    from leanops_assets.manifests import PIN, planned_manifest
+    from leanops_assets.manifests import planned_manifest
     from leanops_assets.ops.error_groups import build_error_groups
     from leanops_assets.ops.reconciliation_log import build_reconciliation_log
+    from leanops_assets.ops.retention import build_retention_job
     from leanops_assets.ops.topic_registry import build_topic_registry
     from leanops_assets.ops.trace import build_trace_job
     from leanops_assets.raw.dead_letters_job import (
@@ -57,6 +58,7 @@ def defs() -> dg.Definitions:
             drain,
             build_dead_letters_job(settings),
             build_dlq_retention_job(),
+            build_retention_job(manifest, settings),
             jobs.tick,
             jobs.ledger,
             jobs.error_groups,
@@ -77,4 +79,4 @@ def defs() -> dg.Definitions:
         ],
         resources=embedded_resources(settings),
         executor=dg.in_process_executor,
-    ).with_reconstruction_metadata({PIN: manifest.version})
+    )

@@ -7,6 +7,7 @@
 | error_groups_hourly | every hour, at 20 past | draws `ops_db.error_groups` anew |
 | ledger_nightly | every day at 02:30 UTC | draws up the ledger of all topics over all days |
 | dlq_retention_nightly | every day at 03:30 UTC | removes the bodies of closed dead letters after 14 days |
+| retention_nightly | every day at 04:00 UTC | removes what Dagster wrote down of old runs (`ops/retention.py`) |
 """
 
 import dagster as dg
@@ -17,6 +18,7 @@ _CRONS = {
     "error_groups_hourly": ("error_groups", "20 * * * *"),
     "ledger_nightly": ("ledger", "30 2 * * *"),
     "dlq_retention_nightly": ("dlq_retention", "30 3 * * *"),
+    "retention_nightly": ("retention", "0 4 * * *"),
 }
 
 
