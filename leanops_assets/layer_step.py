@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 PATIENCE = timedelta(minutes=5)
 """How long a step waits for another run that builds the same topic."""
 
-POOL = "spark"
-"""What builds shares one Spark server: `dagster.yaml` says how many steps at once."""
-
 ATTEMPTS = 3
 Result = dg.MaterializeResult[None] | dg.AssetCheckResult
 
@@ -87,7 +84,6 @@ def build_layer_step(
         check_specs=check_specs(layer, topic.name, days),
         partitions_def=days,
         can_subset=True,
-        pool=POOL,
     )
     def step(
         context: dg.AssetExecutionContext,

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 
-import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,7 +13,6 @@ from leanops.names import Layer
 from leanops.standardized import build as standardized
 from leanops.standardized.build import build_standardized
 from leanops_assets import layer_step, step_faults
-from leanops_assets.instance import dagster_instance
 from leanops_assets.specs import asset_key
 from leanops_resources.dagster_resources import SparkConnectResource
 from leanops_resources.spark.time_limit import TimeLimit
@@ -80,17 +78,6 @@ def test_what_is_wrong_at_the_second_try_is_what_is_told(
     said = leanops("tick")
     assert said.exit_code == 1
     assert "error: orders failed: ValueError: another matter" in said.err
-
-
-def test_builds_share_the_slots_of_a_pool(home: Home, leanops: Leanops) -> None:
-    built = run(home, "2026-01-15", [asset_key(Layer.STANDARDIZED, "orders")])
-    assert built.success
-    with dagster_instance(home) as instance:
-        (pool,) = instance.event_log_storage.get_pool_limits()
-        assert (pool.name, pool.limit) == ("spark", 4)
-        slots = instance.event_log_storage.get_concurrency_info("spark")
-    assert slots.active_slot_count == 0, "a step that has ended gives its slot back"
-    assert dg.DagsterEventType.STEP_SUCCESS in {event.event_type for event in built.all_events}
 
 
 def test_a_build_that_hangs_fails_its_topic_alone(
