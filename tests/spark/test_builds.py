@@ -76,27 +76,40 @@ POINTS = [
 ]
 
 
+USUAL = {("standardize", "replace_rows"), ("standardize", "publish"), ("curate", "append"), ("curate", "publish")}
+"""The points of every run of the tests, each of which costs three builds; the others are among the long ones."""
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "step"),
+    [
+        pytest.param(*point, id=f"{point[2]}, {point[1]}", marks=[] if point[:0:-1] in USUAL else [pytest.mark.long])
+        for point in POINTS
+    ],
+)
 def test_a_build_that_is_cut_off_at_any_point_and_repeated_changes_nothing(
-    topic: Callable[[str], Records], undisturbed: dict[Layer, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    place: Any,
+    name: str,
+    step: str,
+    topic: Callable[[str], Records],
+    undisturbed: dict[Layer, list[dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for number, (place, name, step) in enumerate(POINTS):
-        disturbed = topic(f"cut_{number}")
-        disturbed.land(FIRST)
-        disturbed.build()
-        disturbed.land(SECOND)
-        if step == "curate":
-            disturbed.standardize()
-        with monkeypatch.context() as cut:
-            cut_off_after(cut, place, name)
-            with pytest.raises(Killed):
-                getattr(disturbed, step)()
-        disturbed.land(THIRD)
-        disturbed.build()
-        assert disturbed.tables() == undisturbed, (step, name)
-        refs = [
-            disturbed.catalog.load_table(table(layer, disturbed.name)).refs() for layer in ("standardized", "curated")
-        ]
-        assert all(set(each) == {"main"} for each in refs)
+    disturbed = topic(f"cut_{step}_{name}")
+    disturbed.land(FIRST)
+    disturbed.build()
+    disturbed.land(SECOND)
+    if step == "curate":
+        disturbed.standardize()
+    with monkeypatch.context() as cut:
+        cut_off_after(cut, place, name)
+        with pytest.raises(Killed):
+            getattr(disturbed, step)()
+    disturbed.land(THIRD)
+    disturbed.build()
+    assert disturbed.tables() == undisturbed
+    refs = [disturbed.catalog.load_table(table(layer, disturbed.name)).refs() for layer in ("standardized", "curated")]
+    assert all(set(each) == {"main"} for each in refs)
 
 
 def test_of_two_builds_at_once_without_a_lock_the_slower_changes_nothing(
