@@ -17,7 +17,7 @@ from leanops.errors import EnvelopesInvalid, LandingConflict, LandingFileUnreada
 from leanops.progress import Advance, unseen
 from leanops.raw.envelope import Envelope, EnvelopeMalformed, parse_envelope
 from leanops.raw.files import ARROW_SCHEMA, RawFiles
-from leanops.raw.table import LAST_SEQ, ensure_raw_table, last_landing_seq
+from leanops.raw.table import LAST_SEQ, ensure_raw_table, last_landing_seq, without_retries
 
 CHUNK_BYTES = 64 * 1024 * 1024
 """How much of a file is held in memory at once."""
@@ -25,7 +25,6 @@ CHUNK_BYTES = 64 * 1024 * 1024
 ATTEMPTS = 20
 _LANDING_SEQ = ARROW_SCHEMA.field("landing_seq")
 _UNNUMBERED = ARROW_SCHEMA.remove(ARROW_SCHEMA.get_field_index("landing_seq"))
-_NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 
 @dataclass(frozen=True)
@@ -121,8 +120,7 @@ def append_raw(table: Table, chunks: Iterable[pa.Table], properties: Mapping[str
     """
     seq = last_landing_seq(table)
     files = RawFiles(table)
-    # PyIceberg would commit again by itself, behind the rows of others.
-    table.metadata = table.metadata.model_copy(update={"properties": {**table.properties, **_NO_RETRIES}})
+    without_retries(table)
     try:
         written: list[DataFile] = []
         for chunk in chunks:

@@ -19,10 +19,9 @@ from pyiceberg.table import FileScanTask, Table
 from leanops.errors import LandingConflict, disk_faults_named
 from leanops.raw.files import ARROW_SCHEMA, RawFiles
 from leanops.raw.landing import ATTEMPTS, CHUNK_BYTES
-from leanops.raw.table import LAST_SEQ, RAW_SCHEMA, last_landing_seq
+from leanops.raw.table import LAST_SEQ, RAW_SCHEMA, last_landing_seq, without_retries
 
 _PLACE = ARROW_SCHEMA.get_field_index("landing_seq")
-_NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 
 def number_rows(table: Table) -> int:
@@ -56,8 +55,7 @@ def _number(table: Table, tasks: Sequence[FileScanTask]) -> int | None:
     """Replace these files by numbered ones; how many rows were numbered, or None if others were faster."""
     first = seq = last_landing_seq(table)
     files = RawFiles(table)
-    # PyIceberg would commit again by itself, behind the rows of others.
-    table.metadata = table.metadata.model_copy(update={"properties": {**table.properties, **_NO_RETRIES}})
+    without_retries(table)
     try:
         written: list[DataFile] = []
         for chunk in _chunks(table, tasks):
