@@ -1,5 +1,6 @@
 """Where each kind of local state lives under `LEANOPS_HOME`."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,14 @@ class Home:
     def cache(self) -> Path:
         """What was worked out once and can be worked out again."""
         return self.path / "cache"
+
+    def write_cache(self, name: str, content: bytes) -> None:
+        """Put a file into the cache, whole or not at all, whoever else writes it."""
+        path = self.cache / name
+        with disk_faults_named(self.path):
+            draft = path.with_suffix(f".{os.getpid()}.draft")
+            draft.write_bytes(content)
+            draft.replace(path)
 
     def prepare(self) -> "Home":
         """Create what is missing. The folders are for their owner alone: payloads are other people's data."""

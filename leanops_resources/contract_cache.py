@@ -5,7 +5,6 @@ A contract that cannot be used is not filed, since what is wrong with it is told
 """
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,8 +16,9 @@ from pydantic import ValidationError
 
 from leanops import contracts, names
 from leanops.contracts.model import Contract
-from leanops.errors import disk_faults_named
 from leanops.home import Home
+
+_NAME = "contracts.json"
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,11 @@ class ReadContracts:
 @contextmanager
 def read_contracts(home: Home) -> Iterator[ReadContracts]:
     """What is filed in a home, and is filed again when there is more."""
-    path = home.cache / "contracts.json"
-    filed = _read(path)
+    filed = _read(home.cache / _NAME)
     known = ReadContracts(filed)
     yield known
     if known.now != filed:
-        with disk_faults_named(home.path):
-            draft = path.with_suffix(f".{os.getpid()}.draft")
-            draft.write_bytes(msgspec.json.encode(_File(_reader(), known.now)))
-            draft.replace(path)
+        home.write_cache(_NAME, msgspec.json.encode(_File(_reader(), known.now)))
 
 
 def _read(path: Path) -> dict[str, _Filed]:

@@ -4,7 +4,6 @@ A finding is filed under the places of the metadata that it was read from. Every
 another place, so no finding can be out of date, and all places are known from one question to the catalog.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ import msgspec
 from pyiceberg.catalog import Catalog
 
 from leanops.contracts.manifest import Topic
-from leanops.errors import disk_faults_named
 from leanops.home import Home
 from leanops.names import Layer, table
 from leanops.pending import Pending, buffered, pending
@@ -24,6 +22,7 @@ from leanops_resources.catalog import IcebergCatalog
 _RULES = 1
 """What is filed by other rules than today's is not looked at: raise it when `leanops/pending.py` decides anew."""
 
+_NAME = "pending.json"
 _LAYERS = (Layer.RAW, Layer.STANDARDIZED, Layer.CURATED)
 _Source = tuple[str | None, ...]
 
@@ -81,15 +80,11 @@ class Findings:
 @contextmanager
 def findings(home: Home, catalog: IcebergCatalog) -> Iterator[Findings]:
     """The findings, which are filed for whoever looks next."""
-    path = home.cache / "pending.json"
-    before = _read(path)
+    before = _read(home.cache / _NAME)
     found = Findings(catalog, before)
     yield found
     if found.known != before:
-        with disk_faults_named(home.path):
-            draft = path.with_suffix(f".{os.getpid()}.draft")
-            draft.write_bytes(msgspec.json.encode(_File(topics=found.known)))
-            draft.replace(path)
+        home.write_cache(_NAME, msgspec.json.encode(_File(topics=found.known)))
 
 
 def _read(path: Path) -> dict[str, _Filed]:
