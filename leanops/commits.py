@@ -1,26 +1,33 @@
-"""How a build commits: on a branch beside the table that readers see, published whole or not at all.
+"""How a build commits: published whole or not at all, and only if the table still stands where the build has read it.
 
-The branch begins at the snapshot that the build has read. It is published only if the table still stands there, so two
-builds of one table at once cannot mix, whoever is slower: the second is overtaken and has changed nothing. The
+So two builds of one table at once cannot mix, whoever is slower: the second is overtaken and has changed nothing. The
 checkpoint is part of the published commit, so that data and checkpoint cannot disagree.
 
-A branch that was left behind says that a build was cut off, and from which checkpoint it had begun.
+What takes several commits is written on a branch beside the table that readers see. A build of few rows needs one
+commit, and a branch only as a mark before it writes errors: a branch that was left behind says that a build was cut
+off, and from which checkpoint it had begun.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import uuid4
 
+import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from leanops.errors import BuildOvertaken
 from leanops.names import CATALOG
 from leanops.picked import Picked
+from leanops.replacement import Gone, Replacement, fitted, keyed_files
+from leanops.slices import Slice
+from leanops.tables import overtaken
+
+REWRITTEN_BYTES = 8 * 2**20
+"""What a build of few rows writes again at most, compressed, to take rows out of files."""
 
 _PREFIX = "leanops."
 _DRAFT = "build_"
@@ -65,31 +72,46 @@ class Draft:
     """A table's next state while it is being written."""
 
     table: Table
-    base: Snapshot
+    base: Snapshot | None
     name: str
-    is_second_try: bool
-    """Whether a build was cut off before this one. What it wrote beside the table may still be there."""
+    left_behind: Collection[str]
+    """The branches of builds that were cut off. What these wrote beside the table may still be there."""
     _checkpoint: Mapping[str, str] = field(default_factory=dict)
+    _is_begun: bool = False
 
     @classmethod
-    def begin(cls, table: Table, after: int) -> "Draft":
+    def of(cls, table: Table, after: int) -> "Draft":
         """A draft of what the table becomes when rows that landed `after` are taken in."""
-        base = table.current_snapshot() or _first_snapshot(table)
-        left_behind = _left_behind(table)
-        name = f"{_DRAFT}{after}_{uuid4().hex[:12]}"
-        change = table.manage_snapshots().create_branch(base.snapshot_id, name)
-        for ref in left_behind:
+        return cls(table, table.current_snapshot(), f"{_DRAFT}{after}_{uuid4().hex[:12]}", [*_left_behind(table)])
+
+    def begin(self) -> None:
+        """Begin its branch."""
+        if self.base is None:
+            self.base = _first_snapshot(self.table)
+        change = self.table.manage_snapshots().create_branch(self.base.snapshot_id, self.name)
+        for ref in self.left_behind:
             change = change.remove_branch(ref)
         try:
             change.commit()
         except CommitFailedException as error:
-            raise overtaken(table) from error
-        return cls(table, base, name, is_second_try=bool(left_behind))
+            raise overtaken(self.table) from error
+        self._is_begun = True
+
+    @property
+    def is_second_try(self) -> bool:
+        """Whether a build was cut off before this one."""
+        return bool(self.left_behind)
+
+    @property
+    def base_id(self) -> int:
+        """The snapshot that the build has read; 0 when there was none."""
+        return self.base.snapshot_id if self.base else 0
 
     @property
     def is_of_nothing(self) -> bool:
         """Whether the table has held no row so far."""
-        return not self.base.summary or not int(self.base.summary["total-records"] or 0)
+        summary = self.base.summary if self.base else None
+        return summary is None or not int(summary["total-records"] or 0)
 
     @property
     def columns(self) -> list[str]:
@@ -120,8 +142,44 @@ class Draft:
         writer.append()
         self._checkpoint = checkpoint
 
+    def replace(
+        self, sessions: Callable[[], SparkSession], gone: Gone, rows: pa.Table, checkpoint: Mapping[str, str]
+    ) -> Snapshot:
+        """Take rows out, put few others in, and publish that: in one commit, unless much has to be read for it."""
+        said = {f"{_PREFIX}{key}": value for key, value in checkpoint.items()}
+        self._require_base()
+        replacement = Replacement(self.table, gone)
+        is_large = replacement.bytes > REWRITTEN_BYTES
+        if is_large:
+            self._take_out(sessions(), gone)
+        try:
+            with keyed_files(self.table) as files:
+                rows = fitted(rows, files.schema)
+                if is_large:
+                    files.commit(list(files.write(rows)), said, branch=self.name)
+                else:
+                    written = list(files.write(pa.concat_tables([replacement.left, rows])))
+                    ended = [self.name] if self._is_begun else self.left_behind
+                    files.commit(written, said, replacement.files, ended=ended)
+        except CommitFailedException as error:
+            self._leave_mark()
+            raise overtaken(self.table) from error
+        self._checkpoint = checkpoint
+        return self.publish(checkpoint) if is_large else self._published()
+
+    def _take_out(self, spark: SparkSession, gone: Gone) -> None:
+        """Take rows out on the branch, where Spark writes down their places and not all other rows of their files."""
+        if not self._is_begun:
+            self.begin()
+        if gone.everything:
+            self.delete(spark, "true")
+        elif gone.days:
+            self.delete(spark, Slice.of_days(gone.days).on_days)
+        self.delete_rows(spark, Picked(len(gone.seqs), gone.seqs))
+        self.table.refresh()
+
     def publish(self, checkpoint: Mapping[str, str]) -> Snapshot:
-        """Make the draft what readers see, if nobody else has committed since it was begun."""
+        """Make the draft's branch what readers see, if nobody else has committed since it was begun."""
         self.require_not_overtaken()
         try:
             if self._checkpoint != checkpoint:
@@ -130,24 +188,29 @@ class Draft:
         except CommitFailedException as error:
             self._leave_mark()
             raise overtaken(self.table) from error
-        published = self.table.current_snapshot()
-        assert published is not None
-        return published
+        return self._published()
 
     def require_not_overtaken(self) -> None:
         """Go no further when another build has committed since this one began."""
         self.table.refresh()
-        current = self.table.current_snapshot()
-        if current is None or current.snapshot_id != self.base.snapshot_id or self.name not in self.table.refs():
+        self._require_base()
+
+    def _require_base(self) -> None:
+        if (current_id(self.table) or 0) != self.base_id or (self._is_begun and self.name not in self.table.refs()):
             self._leave_mark()
             raise overtaken(self.table)
+
+    def _published(self) -> Snapshot:
+        published = self.table.current_snapshot()
+        assert published is not None
+        return published
 
     def _leave_mark(self) -> None:
         """Let the next build know that this one may have written errors of rows that it has not published."""
         with suppress(CommitFailedException):
             self.table.refresh()
             current = self.table.current_snapshot()
-            if current and self.name not in self.table.refs():
+            if current and self._is_begun and self.name not in self.table.refs():
                 self.table.manage_snapshots().create_branch(current.snapshot_id, self.name).commit()
 
     def _say(self, checkpoint: Mapping[str, str]) -> None:
@@ -182,11 +245,3 @@ def _first_snapshot(table: Table) -> Snapshot:
     snapshot = table.current_snapshot()
     assert snapshot is not None
     return snapshot
-
-
-def overtaken(table: Table) -> BuildOvertaken:
-    """What is raised when somebody else was faster."""
-    return BuildOvertaken(
-        f"Another build of {'.'.join(table.name())} has committed in the meantime.",
-        "This one has changed nothing; what is left to do is pending and comes with the next tick.",
-    )

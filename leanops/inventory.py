@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThan
-from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import ancestors_of
-from pyiceberg.typedef import Record
 
 _ALL = AlwaysTrue()
 
@@ -40,7 +39,7 @@ def table_days(table: Table, days: Collection[date], where: BooleanExpression = 
     between = And(published_on(min(days), max(days)), where)
     tasks: dict[date, list[FileScanTask]] = {day: [] for day in days}
     for task in table.scan(row_filter=between).plan_files():
-        tasks.setdefault(_day(task.file.partition), []).append(task)
+        tasks.setdefault(file_day(task.file), []).append(task)
     snapshot = table.current_snapshot()
     return {
         day: TableDay(
@@ -57,7 +56,7 @@ def rows_by_day(table: Table) -> dict[date, int]:
     """How many rows a table holds of each day of which it holds any."""
     tasks: defaultdict[date, list[FileScanTask]] = defaultdict(list)
     for task in table.scan().plan_files():
-        tasks[_day(task.file.partition)].append(task)
+        tasks[file_day(task.file)].append(task)
     return {day: _rows(tasks[day]) for day in sorted(tasks)}
 
 
@@ -68,7 +67,7 @@ def table_day(table: Table, day: date, where: BooleanExpression = _ALL) -> Table
 
 def days_changed(table: Table, before: int, after: int) -> frozenset[date]:
     """The days whose files were added, removed or marked by the commits from one snapshot to a later one."""
-    return frozenset(_day(each.data_file.partition) for each in _changes(table, before, after))
+    return frozenset(file_day(each.data_file) for each in _changes(table, before, after))
 
 
 def bytes_added(table: Table, before: int, after: int) -> dict[date, int]:
@@ -76,7 +75,7 @@ def bytes_added(table: Table, before: int, after: int) -> dict[date, int]:
     added: defaultdict[date, int] = defaultdict(int)
     for each in _changes(table, before, after):
         if each.status is ManifestEntryStatus.ADDED:
-            added[_day(each.data_file.partition)] += each.data_file.file_size_in_bytes
+            added[file_day(each.data_file)] += each.data_file.file_size_in_bytes
     return dict(added)
 
 
@@ -106,7 +105,7 @@ def table_totals(table: Table) -> TableTotals:
 
 def newest_day(table: Table) -> date:
     """The latest publish day of which the table holds anything."""
-    return max(_day(task.file.partition) for task in table.scan().plan_files())
+    return max(file_day(task.file) for task in table.scan().plan_files())
 
 
 def _rows(tasks: Iterable[FileScanTask]) -> int:
@@ -127,8 +126,9 @@ def published_on(first: date, last: date) -> BooleanExpression:
     )
 
 
-def _day(partition: Record) -> date:
-    return date(1970, 1, 1) + timedelta(days=partition[len(partition) - 1])
+def file_day(file: DataFile) -> date:
+    """The publish day of a file's rows."""
+    return date(1970, 1, 1) + timedelta(days=file.partition[len(file.partition) - 1])
 
 
 def _moment(milliseconds: int) -> datetime:

@@ -25,7 +25,7 @@ from pyiceberg.table.update import (
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from leanops.commits import checkpoint_of, current_id, overtaken, replace_rows
+from leanops.commits import checkpoint_of, current_id, replace_rows
 from leanops.contracts.model import Contract
 from leanops.curated.build import build_curated
 from leanops.curated.table import reshape_curated_table
@@ -37,7 +37,7 @@ from leanops.names import ERRORS, SOURCE, Layer, spark_table, table
 from leanops.ops.drift_log import DRIFT_LOG, log_drift
 from leanops.standardized.build import build_standardized
 from leanops.standardized.table import envelope_text, plan_of, reshape_standardized_table
-from leanops.tables import find_table
+from leanops.tables import find_table, overtaken
 
 LAYERS = tuple(SOURCE)
 """What is built, in this order."""
@@ -80,7 +80,9 @@ class TopicBranch:
             say(f"building {layer} beside what readers see")
             build(lambda: self.spark, self.branch, self.topic, contract)
         say("drawing up the ledger of what was built")
-        accounts = [each for layer in LAYERS for each in draw_up(self.spark, self.branch, self.topic, contract, layer)]
+        accounts = [
+            each for layer in LAYERS for each in draw_up(lambda: self.spark, self.branch, self.topic, contract, layer)
+        ]
         if wrong := [each for each in accounts if not each.is_clean]:
             days = ", ".join(f"{each.layer} of {each.day} ({each.findings.count:,} rows)" for each in wrong[:5])
             raise RebuildRefused(

@@ -3,13 +3,17 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
+from functools import reduce
 
+from pyiceberg.expressions import And, BooleanExpression, GreaterThan, LessThanOrEqual, Or
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from leanops.inventory import published_on
+
 SMALL = 5_000
-"""Up to so many rows a build asks the tables for its very keys; beyond, it is cheaper to join with all of them."""
+"""Up to so many rows are brought here, and tables are asked for their very keys; beyond, Spark joins with all rows."""
 
 _ROWS_PER_SHUFFLE_PARTITION = 250_000
 _LAST = 2**62
@@ -69,6 +73,21 @@ class Slice:
     def on_days(self) -> str:
         """All rows of the whole days, as a condition in SQL."""
         return " OR ".join(map(_published_on, sorted(self.days)))
+
+    def holds(self, landing_seq: int, publish_time: datetime) -> bool:
+        """Whether a row is one of them."""
+        return landing_seq <= self.upto and (landing_seq > self.after or publish_time.date() in self.days)
+
+    @property
+    def filter(self) -> BooleanExpression:
+        """The rows, as PyIceberg asks for them."""
+        return And(LessThanOrEqual(term="landing_seq", value=self.upto), self.open_filter)
+
+    @property
+    def open_filter(self) -> BooleanExpression:
+        """The rows and whatever landed later, as PyIceberg asks for them."""
+        landed: BooleanExpression = GreaterThan(term="landing_seq", value=self.after)
+        return reduce(Or, (published_on(day, day) for day in sorted(self.days)), landed)
 
     @property
     def condition(self) -> Column:

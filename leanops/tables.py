@@ -9,10 +9,15 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
+from leanops.errors import BuildOvertaken
+
 PROPERTIES: Mapping[str, str] = {
     "format-version": "2",
     "write.target-file-size-bytes": "268435456",
     "commit.manifest.target-size-bytes": "8388608",
+    # A table that gets small commits all day is planned from a few manifests, not from one per commit.
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
     "write.parquet.compression-codec": "zstd",
 }
 
@@ -35,6 +40,20 @@ KEYED: Mapping[str, str] = {
     "write.spark.fanout.enabled": "true",
 }
 """Of tables with one row per key, in which later versions replace earlier ones."""
+
+
+def without_retries(table: Table) -> None:
+    """Let a commit fail when others were faster. PyIceberg would commit again by itself, on top of theirs."""
+    properties = {**table.properties, "commit.retry.num-retries": "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
+
+
+def overtaken(table: Table) -> BuildOvertaken:
+    """What is raised when somebody else was faster."""
+    return BuildOvertaken(
+        f"Another build of {'.'.join(table.name())} has committed in the meantime.",
+        "This one has changed nothing; what is left to do is pending and comes with the next tick.",
+    )
 
 
 def find_table(catalog: Catalog, identifier: tuple[str, str]) -> Table | None:

@@ -11,7 +11,7 @@ They are drawn up after a build for the days that it touched: over all rows of t
 over the rows that the build took in. Every night `ops/reconciliation_log` draws them up over all days.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -92,7 +92,7 @@ def check_specs(layer: Layer, topic: str, days: dg.DailyPartitionsDefinition) ->
 
 
 def check_days(
-    spark: "SparkSession",
+    sessions: "Callable[[], SparkSession]",
     catalog: "Catalog",
     topic: str,
     contract: Contract,
@@ -112,22 +112,22 @@ def check_days(
     part = Slice.of_days(days)
     if new is not None and sum(day.rows for day in table_days(source, days).values()) > _ROWS_IN_FULL:
         part = new
-    accounts = draw_up(spark, catalog, topic, contract, layer, part)
-    yield from verdicts(spark, catalog, contract, [each for each in accounts if each.day in days])
+    accounts = draw_up(sessions, catalog, topic, contract, layer, part)
+    yield from verdicts(sessions, catalog, contract, [each for each in accounts if each.day in days])
 
 
 def verdicts(
-    spark: "SparkSession", catalog: "Catalog", contract: Contract, accounts: "Iterable[Account]"
+    sessions: "Callable[[], SparkSession]", catalog: "Catalog", contract: Contract, accounts: "Iterable[Account]"
 ) -> Iterator[Verdict]:
     """What the checks of one layer say of the days of its accounts."""
     from leanops.ledger.cde import cde_violations
     from leanops.ops.drift_log import new_columns
 
     accounts = list(accounts)
-    missing: dict[date, dict[str, int]] = {}
+    missing: Mapping[date, Mapping[str, int]] = {}
     unknown: list[str] = []
     if accounts and accounts[0].layer is Layer.CURATED:
-        missing = cde_violations(spark, accounts)
+        missing = cde_violations(sessions, catalog, accounts)
     elif accounts:
         unknown = new_columns(catalog, accounts[0].topic, contract)
     for account in accounts:
@@ -176,7 +176,7 @@ def _one_row_per_key(account: "Account") -> Verdict:
     )
 
 
-def cde_verdict(account: "Account", contract: Contract, missing: dict[str, int]) -> Verdict:
+def cde_verdict(account: "Account", contract: Contract, missing: Mapping[str, int]) -> Verdict:
     """What the rows without their Critical Data Elements say, by column."""
     missing = {column: count for column, count in missing.items() if count}
     limit = contract.thresholds.cde_percent

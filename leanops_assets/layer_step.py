@@ -115,7 +115,7 @@ def build_layer_step(
                         if checks and (built is None or built.is_new):
                             touched, new = ({day, *built.days}, built.part) if built else ({day}, None)
                             try:
-                                found = check_days(limit.session(), catalog, topic.name, contract, layer, touched, new)
+                                found = check_days(limit.session, catalog, topic.name, contract, layer, touched, new)
                                 verdicts = [verdict for verdict in found if verdict.check in checks]
                             except Exception as error:  # noqa: BLE001 - it is raised below
                                 # What is built is published, and is told before the step fails.

@@ -119,7 +119,7 @@ def topic_ledgers(
                 if built:
                     part = Slice.of_days([day]) if day else None
                     for layer in (Layer.STANDARDIZED, Layer.CURATED):
-                        accounts += draw_up(sessions(), catalog, topic.name, topic.contract, layer, part)
+                        accounts += draw_up(sessions, catalog, topic.name, topic.contract, layer, part)
             yield TopicLedger(topic.name, queue, tuple(accounts), landed - int(built.get("upto", 0)))
         except (TopicBusy, LedgerImpossible) as error:
             yield TopicLedger(topic.name, queue, problem=str(error))

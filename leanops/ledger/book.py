@@ -1,9 +1,12 @@
 """What a layer's accounts are drawn up from: the rows that came in, those that were kept, and those refused."""
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from typing import Any
 
+from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -36,17 +39,19 @@ class Tally:
         self.kept[day] += rows * kept
         self.refused[day] += rows * refused
 
-    def add_shared(self, row: Row) -> None:
+    def add_shared(self, row: Row | Mapping[str, Any]) -> None:
         """A row whose record has another one."""
-        finding = Finding(row.landing_seq, row.message_id, f"its record {row.idempotency_key} has another row")
-        self.shared[row.day] = self.shared[row.day].and_also(Findings(1, [finding]))
+        problem = f"its record {row['idempotency_key']} has another row"
+        found = Findings(1, [Finding(row["landing_seq"], row["message_id"], problem)])
+        self.shared[row["day"]] = self.shared[row["day"]].and_also(found)
 
 
 @dataclass(frozen=True)
 class Book:
     """The tables of one layer and the one before, and the part of them that is looked at."""
 
-    spark: SparkSession
+    sessions: Callable[[], SparkSession]
+    catalog: Catalog
     topic: str
     contract: Contract
     layer: Layer
@@ -54,6 +59,10 @@ class Book:
     upto: int
     read: str
     """The snapshot of the layer before that the layer stands for."""
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.sessions()
 
     def came_in(self) -> DataFrame:
         if self.layer is Layer.STANDARDIZED:

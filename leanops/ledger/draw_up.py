@@ -1,6 +1,6 @@
 """Draw up the accounts of a topic's layers: every row, one by one, from the layer before to where it stands now."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
@@ -19,7 +19,12 @@ from leanops.tables import find_table
 
 
 def draw_up(
-    spark: SparkSession, catalog: Catalog, topic: str, contract: Contract, layer: Layer, part: Slice | None = None
+    sessions: Callable[[], SparkSession],
+    catalog: Catalog,
+    topic: str,
+    contract: Contract,
+    layer: Layer,
+    part: Slice | None = None,
 ) -> list[Account]:
     """A layer's account of each publish day, over all its rows or over those of a part. None before its first build.
 
@@ -37,9 +42,11 @@ def draw_up(
             "Rebuild a day of the topic: Curated is then built from a snapshot that is there.",
         )
     rows = part.rows_landed + sum(day.rows for day in table_days(source, part.days).values())
-    book = Book(spark, topic, contract, layer, part, upto, read)
-    with sized(spark, rows):
-        return list(_accounts(book, tally_few(book) if rows <= SMALL else tally_many(book)))
+    book = Book(sessions, catalog, topic, contract, layer, part, upto, read)
+    if rows <= SMALL:
+        return list(_accounts(book, tally_few(book)))
+    with sized(sessions(), rows):
+        return list(_accounts(book, tally_many(book)))
 
 
 def _accounts(book: Book, tally: Tally) -> Iterator[Account]:

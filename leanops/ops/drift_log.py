@@ -18,6 +18,7 @@ from leanops.commits import first_said
 from leanops.contracts.diff import Diff
 from leanops.contracts.model import Contract
 from leanops.names import OPS_DB, Layer, table
+from leanops.shared_tables import append_rows
 from leanops.standardized.flatten_plan import KEY_IN_PAYLOAD, FlattenPlan, path_text
 from leanops.standardized.table import plan_of
 from leanops.tables import ensure_table, find_table
@@ -89,7 +90,7 @@ def _append(catalog: Catalog, topic: str, change: str, rows: Iterable[Mapping[st
     """Log rows in one commit; how many there were."""
     now = datetime.now(UTC)
     if found := [{"topic": topic, "change": change, "logged": now, **row} for row in rows]:
-        ensure_drift_log(catalog).append(pa.Table.from_pylist(found, schema_to_pyarrow(DRIFT_SCHEMA)))
+        append_rows(ensure_drift_log(catalog), pa.Table.from_pylist(found, schema_to_pyarrow(DRIFT_SCHEMA)))
     return len(found)
 
 

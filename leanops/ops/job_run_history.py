@@ -22,6 +22,7 @@ from pyiceberg.types import (
 )
 
 from leanops.names import OPS_DB
+from leanops.shared_tables import append_rows
 from leanops.tables import ensure_table
 
 HISTORY = (OPS_DB, "job_run_history")
@@ -52,7 +53,7 @@ _PARTITIONS = PartitionSpec(PartitionField(7, 1000, MonthTransform(), "finished_
 def log_runs(catalog: Catalog, rows: Iterable[Mapping[str, Any]]) -> None:
     """Append rows, all in one commit."""
     if rows := list(rows):
-        _history(catalog).append(pa.Table.from_pylist(rows, schema_to_pyarrow(HISTORY_SCHEMA)))
+        append_rows(_history(catalog), pa.Table.from_pylist(rows, schema_to_pyarrow(HISTORY_SCHEMA)))
 
 
 def logged_runs(catalog: Catalog, run_ids: Collection[str]) -> set[str]:

@@ -13,6 +13,7 @@ from pyiceberg.transforms import MonthTransform
 from pyiceberg.types import BooleanType, DateType, DoubleType, LongType, NestedField, StringType, TimestamptzType
 
 from leanops.names import OPS_DB, Layer
+from leanops.shared_tables import append_rows
 from leanops.tables import ensure_table
 
 RECONCILIATION_LOG = (OPS_DB, "reconciliation_log")
@@ -54,4 +55,4 @@ def log_ledgers(catalog: Catalog, rows: Iterable[Mapping[str, Any]]) -> None:
         if log.schema().column_names != RECONCILIATION_SCHEMA.column_names:
             with log.update_schema() as update:
                 update.union_by_name(RECONCILIATION_SCHEMA)
-        log.append(pa.Table.from_pylist(rows, schema_to_pyarrow(RECONCILIATION_SCHEMA)))
+        append_rows(log, pa.Table.from_pylist(rows, schema_to_pyarrow(RECONCILIATION_SCHEMA)))

@@ -25,6 +25,7 @@ from leanops.errors import LandingConflict
 from leanops.ingestion.dead_letter_row import dead_letter_row
 from leanops.ingestion.processor import DeadLetter
 from leanops.names import RAW_DB
+from leanops.shared_tables import append_rows
 from leanops.tables import ensure_table, find_table
 
 DEAD_LETTERS = (RAW_DB, "dlq_errors")
@@ -74,7 +75,7 @@ def save_dead_letters(
     """Append dead letters in one commit. `archived` says where each body is."""
     now = datetime.now(UTC)
     rows = [dead_letter_row(letter, archived[letter.dead_letter_id], source, delivery_id, now) for letter in letters]
-    ensure_dead_letters_table(catalog).append(pa.Table.from_pylist(rows, _ARROW))
+    append_rows(ensure_dead_letters_table(catalog), pa.Table.from_pylist(rows, _ARROW))
 
 
 def find_dead_letters(

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from leanops.errors import EnvelopesInvalid, LandingConflict, LandingFileUnreada
 from leanops.progress import Advance, unseen
 from leanops.raw.envelope import Envelope, EnvelopeMalformed, parse_envelope
 from leanops.raw.files import ARROW_SCHEMA, RawFiles
-from leanops.raw.table import LAST_SEQ, ensure_raw_table, last_landing_seq, without_retries
+from leanops.raw.table import LAST_SEQ, ensure_raw_table, last_landing_seq
 
 CHUNK_BYTES = 64 * 1024 * 1024
 """How much of a file is held in memory at once."""
@@ -119,32 +120,14 @@ def append_raw(table: Table, chunks: Iterable[pa.Table], properties: Mapping[str
     order of landing_seq is the order of commits, and whoever has read up to a number will never find a lower one.
     """
     seq = last_landing_seq(table)
-    files = RawFiles(table)
-    without_retries(table)
-    try:
+    with suppress(CommitFailedException), RawFiles(table) as files:
         written: list[DataFile] = []
         for chunk in chunks:
             numbers = pa.array(range(seq + 1, seq + 1 + chunk.num_rows), pa.int64())
             written += files.write(chunk.append_column(_LANDING_SEQ, numbers).cast(ARROW_SCHEMA))
             seq += chunk.num_rows
-    except BaseException:
-        files.remove()
-        raise
-    try:
-        said = {**properties, LAST_SEQ: str(seq)}
-        with (
-            table.transaction() as transaction,
-            transaction.update_snapshot(snapshot_properties=said).fast_append() as append,
-        ):
-            for each in written:
-                append.append_data_file(each)
-    except CommitFailedException:
-        # Only this fault is known not to have committed; after any other the files may be part of the table.
-        files.remove()
-        return None
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    return snapshot.snapshot_id
+        return files.commit(written, {**properties, LAST_SEQ: str(seq)})
+    return None
 
 
 def _as_text(name: str) -> str:

@@ -6,6 +6,7 @@ they were committed: what is incremental sees them as if they had landed now.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from pyiceberg.table import FileScanTask, Table
 from leanops.errors import LandingConflict, disk_faults_named
 from leanops.raw.files import ARROW_SCHEMA, RawFiles
 from leanops.raw.landing import ATTEMPTS, CHUNK_BYTES
-from leanops.raw.table import LAST_SEQ, RAW_SCHEMA, last_landing_seq, without_retries
+from leanops.raw.table import LAST_SEQ, RAW_SCHEMA, last_landing_seq
 
 _PLACE = ARROW_SCHEMA.get_field_index("landing_seq")
 
@@ -54,35 +55,19 @@ def _unnumbered(table: Table) -> list[FileScanTask]:
 def _number(table: Table, tasks: Sequence[FileScanTask]) -> int | None:
     """Replace these files by numbered ones; how many rows were numbered, or None if others were faster."""
     first = seq = last_landing_seq(table)
-    files = RawFiles(table)
-    without_retries(table)
-    try:
+    with suppress(CommitFailedException), RawFiles(table) as files:
         written: list[DataFile] = []
         for chunk in _chunks(table, tasks):
             rows, seq = _with_numbers(chunk, seq)
             day_files = list(files.write(rows))
             assert sum(file.record_count for file in day_files) == rows.num_rows, "A row of RAW has no publish_time."
             written += day_files
-    except BaseException:
-        files.remove()
-        raise
-    if seq == first:
-        files.remove()
-        return 0
-    try:
-        with (
-            table.transaction() as transaction,
-            transaction.update_snapshot(snapshot_properties={LAST_SEQ: str(seq)}).overwrite() as replacement,
-        ):
-            for task in tasks:
-                replacement.delete_data_file(task.file)
-            for file in written:
-                replacement.append_data_file(file)
-    except CommitFailedException:
-        # Only this fault is known not to have committed; after any other the files may be part of the table.
-        files.remove()
-        return None
-    return seq - first
+        if seq > first:
+            files.commit(written, {LAST_SEQ: str(seq)}, replaced=[task.file for task in tasks])
+        else:
+            files.remove()
+        return seq - first
+    return None
 
 
 def _chunks(table: Table, tasks: Sequence[FileScanTask]) -> Iterator[pa.Table]:

@@ -47,12 +47,6 @@ def last_landing_seq(raw: Table | None) -> int:
     return max(map(_highest, raw.scan().plan_files()), default=0) if raw else 0
 
 
-def without_retries(raw: Table) -> None:
-    """Let a commit fail when others were faster. PyIceberg would commit again by itself, behind their rows."""
-    properties = {**raw.properties, "commit.retry.num-retries": "0"}
-    raw.metadata = raw.metadata.model_copy(update={"properties": properties})
-
-
 def has_delivery(raw: Table | None, delivery_id: str) -> bool:
     """Whether a delivery has been committed, as far back as snapshots are kept."""
     return any(

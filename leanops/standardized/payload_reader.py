@@ -24,7 +24,7 @@ import pyarrow as pa
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
-from leanops.standardized.flatten_plan import FlattenPlan, Path, path_text
+from leanops.standardized.flatten_plan import KEY_IN_PAYLOAD, FlattenPlan, Path, path_text
 from leanops.standardized.payload_error import MAX_DEPTH, PayloadError, depth_exceeds_limit, diagnosis, duplicate_name
 from leanops.standardized.text_arrays import Measured, Text, bitmap, is_utf8, lengths_of, string_array, text_array
 
@@ -221,6 +221,7 @@ class _Objects:
 def _collect(node: _Node, structs: Sequence[Any], columns: list[list[Text]]) -> _Objects:
     """Put the raw texts of every leaf under the node into its column."""
     members = list(zip(*[astuple(struct or node.blank) for struct in structs], strict=True))
+    members = members or [()] * (len(node.leaves) + len(node.objects))
     for index, texts in zip(node.leaves.values(), members, strict=False):
         columns[index] = list(texts)
     children = [
@@ -333,3 +334,20 @@ def _required(payload: bytes | None) -> bytes:
 def reader_for(plan: FlattenPlan) -> PayloadReader:
     """The plan's reader, compiled once in each worker."""
     return PayloadReader(plan)
+
+
+def read_records(messages: pa.Table, plan: FlattenPlan) -> tuple[pa.StructArray, list[str]]:
+    """What the reader says of few messages of RAW, and the key of each one's record.
+
+    It is the one in its payload, else the one that came with the message, else the message's id.
+    """
+    read = reader_for(plan).read(messages["json_payload"].combine_chunks().cast(pa.binary()))
+    in_payload = [read.field(f"c{i}") for i, column in enumerate(plan.columns) if column.name == KEY_IN_PAYLOAD]
+    keys = (*in_payload, messages["idempotency_key"], messages["message_id"])
+    return read, [
+        next(filter(_is_key, found), found[-1]) for found in zip(*(each.to_pylist() for each in keys), strict=True)
+    ]
+
+
+def _is_key(text: str | None) -> bool:
+    return text is not None and bool(text.strip(" "))

@@ -30,7 +30,7 @@ class Measured:
     @classmethod
     def of(cls, texts: Sequence[Text]) -> Measured:
         # No JSON text holds a raw NUL, so it can mark where each ends; msgspec's Raw has no length of its own.
-        joined = np.frombuffer(b"\0".join(texts) + b"\0", np.uint8)
+        joined = np.frombuffer(b"\0".join([*texts, b""]), np.uint8)
         ends = np.flatnonzero(joined == 0)
         lengths = np.diff(ends, prepend=-1) - 1
         return cls(joined, lengths, joined[ends - lengths])
@@ -71,6 +71,8 @@ def bitmap(valid: np.ndarray) -> pa.Buffer:
 
 def lengths_of(payloads: pa.Array) -> np.ndarray:
     """The length of each payload, in bytes."""
+    if not len(payloads):
+        return np.zeros(0, np.int32)
     offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + len(payloads) + 1]
     return np.diff(offsets)
 

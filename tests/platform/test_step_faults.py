@@ -44,7 +44,8 @@ def spark_says(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Exception]
 
 def failed_run(home: Home, leanops: Leanops) -> Run:
     leanops("land", "orders", EXAMPLES / "orders.ndjson")
-    failed = run(home, "2026-01-15", [asset_key(Layer.STANDARDIZED, "orders")], raise_on_error=False)
+    layers = [asset_key(layer, "orders") for layer in (Layer.STANDARDIZED, Layer.CURATED)]
+    failed = run(home, "2026-01-15", layers, raise_on_error=False)
     assert not failed.success
     return failed
 
@@ -81,8 +82,10 @@ def test_what_is_wrong_at_the_second_try_is_what_is_told(
 
 
 def test_a_build_that_hangs_fails_its_topic_alone(
-    warm_home: Home, leanops: Leanops, monkeypatch: pytest.MonkeyPatch
+    warm_home: Home, spark: SparkSession, leanops: Leanops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    hang(spark, seconds=0)
+
     def soon_for_orders(what: str, limit: timedelta, sessions: Callable[[], SparkSession]) -> TimeLimit:
         return TimeLimit(what, timedelta(seconds=1) if "orders" in what else limit, sessions)
 

@@ -61,7 +61,7 @@ class Engine:
         call(lambda: self.spark, self.catalog, self.topic, contract, build.rebuild)
 
     def accounts(self, layer: str, contract: Contract) -> list[Account]:
-        return draw_up(self.spark, self.catalog, self.topic, contract, Layer(layer))
+        return draw_up(lambda: self.spark, self.catalog, self.topic, contract, Layer(layer))
 
     def columns(self, layer: Layer) -> list[str]:
         return [each.name for each in self.catalog.load_table(table(layer, self.topic)).schema().fields]

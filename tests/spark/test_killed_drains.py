@@ -46,7 +46,7 @@ def test_a_drain_that_is_killed_at_any_moment_loses_and_doubles_nothing(
     assert copies == 6 * 3, "killed after the commit and before the file was gone: these came twice, and no others"
 
     build_standardized(lambda: shared_spark, landing.catalog, "killed", CONTRACT)
-    accounts = draw_up(shared_spark, landing.catalog, "killed", CONTRACT, Layer.STANDARDIZED)
+    accounts = draw_up(lambda: shared_spark, landing.catalog, "killed", CONTRACT, Layer.STANDARDIZED)
     assert all(account.is_clean for account in accounts)
     assert sum(account.fates["standardized"] for account in accounts) == len(sent)
     assert sum(account.fates["duplicates"] for account in accounts) == copies

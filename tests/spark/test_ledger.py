@@ -35,7 +35,7 @@ def records(shared_home: Home, shared_spark: SparkSession) -> Callable[[str], Re
 
 
 def accounts(topic: Records, layer: Layer, part: Slice | None = None) -> dict[date, Account]:
-    drawn = draw_up(topic.spark, topic.catalog, topic.name, CONTRACT, layer, part)
+    drawn = draw_up(lambda: topic.spark, topic.catalog, topic.name, CONTRACT, layer, part)
     return {account.day: account for account in drawn}
 
 

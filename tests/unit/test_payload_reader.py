@@ -55,6 +55,11 @@ def assert_as_the_oracle_says(plan: FlattenPlan, payload: bytes, row: dict[str, 
 
 
 @pytest.mark.parametrize("name", PLANS)
+def test_no_payloads_are_no_rows(name: str) -> None:
+    assert read(FlattenPlan().extended(PLANS[name]), []) == []
+
+
+@pytest.mark.parametrize("name", PLANS)
 def test_every_payload_is_taken_or_refused_whatever_the_plan_knows(name: str) -> None:
     rows = read(FlattenPlan().extended(PLANS[name]), [case.payload.encode() for case in CASES])
     for case, row in zip(CASES, rows, strict=True):
