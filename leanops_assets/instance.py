@@ -1,5 +1,6 @@
 """The Dagster instance of a home: its storage and its settings, apart from every other home's."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,12 @@ PROJECT = Path(__file__).parents[1]
 def prepare_dagster_home(home: Home) -> Path:
     """The home's `DAGSTER_HOME`, with the project's `dagster.yaml` in it."""
     home.prepare()
-    wanted, there = (PROJECT / "dagster.yaml").read_text(), home.dagster / "dagster.yaml"
+    # What JSON quotes, YAML reads.
+    place = json.dumps(str(home.dagster))[1:-1]
+    wanted, there = (
+        (PROJECT / "dagster.yaml").read_text().replace("{DAGSTER_HOME}", place),
+        home.dagster / "dagster.yaml",
+    )
     if not there.exists() or there.read_text() != wanted:
         with disk_faults_named(home.path):
             draft = there.with_suffix(f".{os.getpid()}.draft")

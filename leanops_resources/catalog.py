@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 from filelock import FileLock
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.exc import DatabaseError
 
 from leanops.home import Home
 from leanops.names import CATALOG, NAMESPACES, RAW_DB, topic_of_raw_table
+from leanops_resources.sql_catalog import QuickCatalog
 from leanops_resources.sqlite_faults import BUSY_SECONDS, named
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class LocalCatalog(IcebergCatalog):
             # Whoever is first creates the file; PyIceberg does not expect company at that.
             with FileLock(self._file.with_suffix(".lock")):
                 _write_ahead(self._file)
-                catalog = SqlCatalog(
+                catalog = QuickCatalog(
                     self._name,
                     uri=f"sqlite:///{quote(str(self._file))}?timeout={BUSY_SECONDS}",
                     warehouse=f"file://{self._home.warehouse}",

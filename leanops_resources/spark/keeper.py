@@ -40,6 +40,8 @@ def server_command(settings: Settings, home: Home) -> list[str]:
         "spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={scratch}" -Dlog4j2.configurationFile={_LOGGING.as_uri()}',
         "spark.local.dir": str(scratch),
         "spark.python.daemon.module": "leanops_resources.spark.warm_daemon",
+        # PySpark would look through the whole stack at every call, half of what it takes to put a query together.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(home.spark / "unused-warehouse"),
