@@ -63,11 +63,11 @@ class Settings(BaseSettings):
         default=15, description="How often the tick looks for what has landed and builds it."
     )
     topics_per_run: PositiveInt = Field(
-        default=40,
+        default=180,
         description="How many topics the tick puts into one run at most. One with very much to build is alone.",
     )
     step_minutes: PositiveFloat = Field(
-        default=30, description="How long a step of one topic may work in Spark before it is interrupted and fails."
+        default=30, description="How long a step of one topic may work before it is interrupted and fails."
     )
     retention_days: PositiveInt = Field(
         default=7, description="How long Dagster's runs, events and logs are kept. What is built stays shown as built."

@@ -25,6 +25,7 @@ def defs() -> dg.Definitions:
     from leanops_assets.contracts.reload import build_graph_sensor
     from leanops_assets.factory import topic_assets
     from leanops_assets.freshness import build_freshness, freshness_job
+    from leanops_assets.lost_runs import lost_runs
     from leanops_assets.manifests import planned_manifest
     from leanops_assets.ops.error_groups import build_error_groups
     from leanops_assets.ops.reconciliation_log import build_reconciliation_log
@@ -74,6 +75,7 @@ def defs() -> dg.Definitions:
             build_drain_sensor(drain, settings),
             build_tick_sensor(manifest, settings),
             run_log,
+            lost_runs,
             contracts_sensor,
             build_graph_sensor(manifest, settings),
         ],

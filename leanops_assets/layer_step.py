@@ -28,6 +28,7 @@ from leanops.settings import Settings
 from leanops_assets.checks import Verdict, check_days, check_specs
 from leanops_assets.gates import closed_gate
 from leanops_assets.metadata import days_metadata, preview
+from leanops_assets.packing import RUN, SHARED_MINUTES, RunKind
 from leanops_assets.partitions import publish_days
 from leanops_assets.specs import asset_key, asset_spec
 from leanops_assets.step_faults import failure_noted, spark_fault, transient_retried
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 PATIENCE = timedelta(minutes=5)
 """How long a step waits for another run that builds the same topic."""
+
+SPARK_POOL = "spark"
+"""The pool of runs that work off what is pending: as many at once as finish soonest (`dagster.yaml`)."""
 
 ATTEMPTS = 3
 Result = dg.MaterializeResult[None] | dg.AssetCheckResult
@@ -76,7 +80,6 @@ def build_layer_step(
 ) -> dg.AssetsDefinition:
     """The step that makes a layer's table and the table of its errors what the layer before says they are."""
     days, source, errors = publish_days(settings.first_day), SOURCE[layer], ERRORS[layer]
-    longest = timedelta(minutes=settings.step_minutes)
 
     @topic_step(
         name=step_name(layer, topic.name),
@@ -84,6 +87,7 @@ def build_layer_step(
         check_specs=check_specs(layer, topic.name, days),
         partitions_def=days,
         can_subset=True,
+        pool=SPARK_POOL,
     )
     def step(
         context: dg.AssetExecutionContext,
@@ -105,7 +109,9 @@ def build_layer_step(
                     with (
                         transient_retried(context, spark),
                         lease(store, f"build/{topic.name}", f"run {context.run.run_id}", PATIENCE),
-                        TimeLimit(f"The build of {layer}/{topic.name}", longest, spark.session) as limit,
+                        TimeLimit(
+                            f"The build of {layer}/{topic.name}", _longest(context, settings), spark.session
+                        ) as limit,
                     ):
                         require_in_force(catalog, topic.name, contract)
                         built = _until_published(build, limit.session, catalog, rebuild) if selected else None
@@ -142,6 +148,12 @@ def build_layer_step(
                 store.clear_failures(topic.name)
 
     return step
+
+
+def _longest(context: dg.AssetExecutionContext, settings: Settings) -> timedelta:
+    """How long a build may take: not long where others wait for it."""
+    is_shared = context.run.tags.get(RUN) == RunKind.SHARED
+    return timedelta(minutes=min(SHARED_MINUTES, settings.step_minutes) if is_shared else settings.step_minutes)
 
 
 def _until_published(
@@ -198,7 +210,8 @@ def _results(
     seconds: Mapping[str, float],
 ) -> Iterator[Result]:
     """A result for the day that was asked for, and an event for each other day that has changed."""
-    context.log.info("%s", built if built.is_new else "Nothing new.")
+    numbers = {name: value for name, value in built.metadata.items() if isinstance(value, int)}
+    context.log.info("%s", numbers if built.is_new else "Nothing new.")
     for each in selected:
         key = asset_key(each, topic)
         shown = days_metadata(catalog, each, topic, {day, *built.days})

@@ -5,13 +5,14 @@
 | drain | `LEANOPS_DRAIN_SECONDS` | brings what waits in queues or the landing folder to RAW (`raw/drain_job.py`) |
 | tick | `LEANOPS_TICK_MINUTES` | requests runs of the main job for the topics of which anything has landed |
 | run_log | minute | writes what finished runs did to `ops_db.job_run_history` and `ops_db.reconciliation_log` |
+| lost_runs | minute | ends runs whose process is gone (`lost_runs.py`) |
 | contracts | 30 s | takes in what is uploaded to `schemas/*/pending/` (`contracts/job.py`) |
 | graph | 30 s | reloads the code location when contracts or topics have changed (`contracts/reload.py`) |
 
 The tick asks the tables' metadata alone what is pending; Spark is woken by the runs. What is pending stays pending
 until it is built, so a lost cursor loses nothing. A topic in a run that is not finished is not asked for again, and one
 that has failed is left alone for a while (`leanops/backoff.py`). Topics share runs by how much each has to build
-(`packing.py`); at most two runs of huge topics go on at once (`dagster.yaml`).
+(`packing.py`).
 """
 
 from collections.abc import Iterable
@@ -22,15 +23,13 @@ import dagster as dg
 from leanops.contracts.manifest import Manifest
 from leanops.settings import Settings
 from leanops_assets import jobs
-from leanops_assets.packing import PlannedRun, planned_runs
+from leanops_assets.packing import RUN, PlannedRun, planned_runs
+from leanops_assets.run_job import QUIET
 from leanops_assets.run_log import log_finished
 from leanops_assets.tick import Work, find_work
 from leanops_assets.tick_runs import selection
 from leanops_assets.under_way import topics_under_way
 from leanops_resources.dagster_resources import CatalogResource, StateStoreResource
-
-SIZE = "leanops/size"
-"""The tag of a run of a huge topic, by which `dagster.yaml` limits how many of these go on at once."""
 
 
 def build_tick_sensor(manifest: Manifest, settings: Settings) -> dg.SensorDefinition:
@@ -49,7 +48,7 @@ def build_tick_sensor(manifest: Manifest, settings: Settings) -> dg.SensorDefini
         work = find_work(iceberg.catalog, state.store, manifest, settings)
         due = work.pending
         if due:
-            under_way = topics_under_way(context.instance, manifest, settings, datetime.now(UTC))
+            under_way = topics_under_way(context.instance, manifest)
             due = [each for each in due if each.topic not in under_way]
         if not due:
             return dg.SkipReason(_nothing_to_do(manifest, work))
@@ -57,7 +56,7 @@ def build_tick_sensor(manifest: Manifest, settings: Settings) -> dg.SensorDefini
             context.log.warning("%s is left out: %s", topic, problem)
         for topic, reason in work.skipped.items():
             context.log.info("%s is held back: %s", topic, reason)
-        return run_requests(planned_runs(due, settings.first_day, settings.topics_per_run))
+        return run_requests(planned_runs(due, settings.first_day, settings.topics_per_run, work.failed_before))
 
     return tick
 
@@ -88,7 +87,8 @@ def run_requests(runs: Iterable[PlannedRun]) -> list[dg.RunRequest]:
         dg.RunRequest(
             partition_key=run.day.isoformat(),
             asset_selection=selection(run.topics),
-            tags={SIZE: "huge"} if run.is_huge else None,
+            run_config=dict(QUIET),
+            tags={RUN: run.kind.value},
         )
         for run in runs
     ]

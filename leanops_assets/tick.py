@@ -27,6 +27,8 @@ class Work:
     pending: "list[Pending]" = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     damaged: dict[str, str] = field(default_factory=dict)
+    failed_before: frozenset[str] = frozenset()
+    """The topics whose last build failed."""
 
 
 def find_work(
@@ -42,8 +44,8 @@ def find_work(
     """
     from leanops_resources.findings import findings
 
-    work, gates = Work(), store.gates()
-    failures = store.failures() if topics is None else {}
+    gates, failures = store.gates(), store.failures()
+    work = Work(failed_before=frozenset(failures))
     with findings(Home(settings.home), catalog) as found_of:
         for topic in manifest.topics:
             if topics is not None and topic.name not in topics:
@@ -58,7 +60,7 @@ def find_work(
                 work.skipped[topic.name] = f"{why}: {found.buffered:,} messages are kept in RAW until there is one."
             elif found.pending:
                 reason = closed_gate(topic.name, gates.get(topic.name)) or _not_due(
-                    failures.get(topic.name), settings, datetime.now(UTC)
+                    failures.get(topic.name) if topics is None else None, settings, datetime.now(UTC)
                 )
                 if reason:
                     work.skipped[topic.name] = reason
@@ -97,7 +99,7 @@ def tick_once(settings: Settings, topics: Collection[str] | None = None, advance
     manifest = present_manifest(home, schema_store(settings.schemas), catalog)
     work = find_work(catalog, state_store(settings), manifest, settings, topics)
     ticked = Ticked(skipped=dict(work.skipped), failed=dict(work.damaged))
-    if runs := planned_runs(work.pending, settings.first_day, settings.topics_per_run):
+    if runs := planned_runs(work.pending, settings.first_day, settings.topics_per_run, work.failed_before):
         # Dagster alone takes longer to load than to find out that there is nothing to do.
         from leanops_assets.tick_runs import run_at_once
 

@@ -10,7 +10,7 @@ from leanops.home import Home
 from leanops.names import Layer
 from leanops.progress import Advance
 from leanops_assets.instance import dagster_instance
-from leanops_assets.packing import PlannedRun
+from leanops_assets.packing import RUN, PlannedRun
 from leanops_assets.run_job import QUIET
 from leanops_assets.run_log import log_finished, outcomes
 from leanops_assets.specs import asset_key
@@ -51,6 +51,7 @@ def _run(instance: dg.DagsterInstance, planned: PlannedRun) -> dict[str, Any]:
         "asset_selection": selection(planned.topics),
         "raise_on_error": False,
         "run_config": dict(QUIET),
+        "tags": {RUN: planned.kind.value},
     }
 
 

@@ -1,12 +1,16 @@
 """What starts work by itself."""
 
 import json
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
+import psutil
 import pytest
+from dagster._core.events import EngineEventData
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from leanops.contracts.manifest import Manifest, Topic
@@ -19,10 +23,11 @@ from leanops.raw.landing import land_file
 from leanops.settings import Settings
 from leanops_assets import packing
 from leanops_assets.definitions import defs
-from leanops_assets.packing import PlannedRun, planned_runs
+from leanops_assets.lost_runs import end_lost_runs
+from leanops_assets.packing import PlannedRun, RunKind, planned_runs
 from leanops_assets.partitions import publish_days
 from leanops_assets.specs import asset_key
-from leanops_assets.under_way import silent, topics_under_way
+from leanops_assets.under_way import topics_under_way
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.dagster_resources import CatalogResource, StateStoreResource
 from leanops_resources.schema_store import LocalSchemaStore, Stage
@@ -147,24 +152,41 @@ def test_runs_that_are_finished_and_runs_of_other_jobs_keep_nothing_from_being_a
 
 def test_a_run_of_everything_has_every_topic_in_it(home: Home, instance: dg.DagsterInstance) -> None:
     manifest = Manifest(topics=(Topic(name="a"), Topic(name="b")))
-    now = datetime.now(UTC)
-    assert topics_under_way(instance, manifest, Settings(), now) == set()
+    assert topics_under_way(instance, manifest) == set()
     add_run(instance, "STARTED")
-    assert topics_under_way(instance, manifest, Settings(), now) == {"a", "b"}
+    assert topics_under_way(instance, manifest) == {"a", "b"}
 
 
-def test_a_run_whose_process_was_killed_holds_its_topics_back_no_longer_than_it_could_have_been_silent(
-    instance: dg.DagsterInstance,
-) -> None:
-    manifest = Manifest(topics=(Topic(name="a"), Topic(name="b"), Topic(name="c")))
-    add_run(instance, "STARTED", "a")
-    add_run(instance, "QUEUED", "b")
-    speaking = add_run(instance, "STARTED", "c")
-    instance.report_engine_event("a step goes on", speaking)
-    now = datetime.now(UTC)
-    settings = Settings()
-    assert topics_under_way(instance, manifest, settings, now) == {"a", "b", "c"}
-    assert topics_under_way(instance, manifest, settings, now + 2 * silent(settings)) == {"b"}
+def test_a_run_whose_process_is_gone_is_ended_and_no_other(instance: dg.DagsterInstance) -> None:
+    def says_that_it_is(process: psutil.Process | subprocess.Popen[bytes], *topics: str) -> dg.DagsterRun:
+        run = add_run(instance, "STARTED", *topics)
+        instance.report_engine_event("Executing steps in process", run, EngineEventData.in_process(process.pid))
+        return run
+
+    manifest = Manifest(topics=tuple(Topic(name=name) for name in "abcd"))
+    with subprocess.Popen(["sleep", "600"]) as killed:
+        lost = says_that_it_is(killed, "a")
+        says_that_it_is(psutil.Process(), "b")
+        add_run(instance, "STARTED", "c")
+        add_run(instance, "QUEUED", "d")
+        assert end_lost_runs(instance) == []
+        killed.kill()
+    assert end_lost_runs(instance) == [lost.run_id]
+    ended = instance.get_run_by_id(lost.run_id)
+    assert ended is not None
+    assert ended.status is dg.DagsterRunStatus.FAILURE
+    assert topics_under_way(instance, manifest) == {"b", "c", "d"}
+
+
+def test_a_process_that_began_after_the_run_had_said_its_id_is_another(instance: dg.DagsterInstance) -> None:
+    lost = add_run(instance, "STARTED", "a")
+    with subprocess.Popen(["sleep", "600"]) as later:
+        said = EngineEventData.in_process(later.pid)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time", lambda: psutil.Process(later.pid).create_time() - 60)
+            instance.report_engine_event("Executing steps in process", lost, said)
+        assert end_lost_runs(instance) == [lost.run_id]
+        later.kill()
 
 
 def test_a_topic_that_has_failed_is_left_alone_for_a_while_unless_it_is_named(
@@ -195,7 +217,13 @@ def test_a_topic_that_has_failed_is_asked_for_when_its_time_has_come(
     leanops("land", "orders", EXAMPLES / "orders.ndjson")
     ago = datetime.now(UTC) - timedelta(minutes=31)
     SqliteStateStore(home.state, lambda: ago).note_failure("orders")
-    assert isinstance(evaluate(home, instance), list)
+    leanops("land", "events", EXAMPLES / "events.ndjson")
+    requests = evaluate(home, instance)
+    assert isinstance(requests, list)
+    # Who hangs again does not keep the others waiting again.
+    kinds = {request.tags["leanops/run"]: (request.asset_selection or [])[0].path[1] for request in requests}
+    assert kinds == {"shared": "events", "failed": "orders"}
+    leanops("pause", "events")
     SqliteStateStore(home.state, lambda: ago).note_failure("orders")
     assert isinstance(evaluate(home, instance), dg.SkipReason)
 
@@ -222,11 +250,11 @@ def test_topics_share_runs_by_the_setting_and_a_huge_one_is_marked(
     requests = evaluate(home, instance)
     assert isinstance(requests, list)
     assert [request.partition_key for request in requests] == ["2026-01-15"] * 2
-    assert [request.tags for request in requests] == [{}, {}]
+    assert [request.tags for request in requests] == [{"leanops/run": "shared"}] * 2
     monkeypatch.setattr(packing, "HUGE_BYTES", 1)
     requests = evaluate(home, instance)
     assert isinstance(requests, list)
-    assert [request.tags for request in requests] == [{"leanops/size": "huge"}] * 3
+    assert [request.tags for request in requests] == [{"leanops/run": "huge"}] * 3
 
 
 def test_what_is_built_is_pending_no_more_and_a_late_arrival_is_pending_on_its_own_day(
@@ -265,7 +293,7 @@ def test_a_contract_that_has_changed_is_pending_without_new_messages(built_home:
 
 def test_a_day_before_the_first_is_built_with_the_first() -> None:
     work = [Pending("orders", frozenset([date(2024, 12, 31)]), 1, 1)]
-    assert planned_runs(work, FIRST_DAY, 40) == [PlannedRun(FIRST_DAY, work)]
+    assert planned_runs(work, FIRST_DAY, 40) == [PlannedRun(FIRST_DAY, RunKind.SHARED, work)]
 
 
 def test_a_message_dated_tomorrow_has_a_partition(

@@ -4,7 +4,7 @@ from datetime import date
 import pytest
 
 from leanops.pending import Pending
-from leanops_assets.packing import HUGE_BYTES, TOPIC_BYTES, PlannedRun, packed, planned_runs
+from leanops_assets.packing import HUGE_BYTES, TOPIC_BYTES, RunKind, packed, planned_runs
 
 DAY = date(2026, 1, 15)
 FIRST_DAY = date(2025, 1, 1)
@@ -39,10 +39,21 @@ def test_every_topic_is_in_exactly_one_run_and_no_run_is_too_full() -> None:
 
 def test_a_huge_topic_is_alone_and_first() -> None:
     found = [waits("a"), waits("huge", HUGE_BYTES + 1), waits("large", HUGE_BYTES), waits("b")]
-    huge, others = packed(found, 40)
-    assert [each.topic for each in huge] == ["huge"]
-    assert {each.topic for each in others} == {"a", "b", "large"}
-    assert [PlannedRun(DAY, run).is_huge for run in (huge, others)] == [True, False]
+    huge, others = planned_runs(found, FIRST_DAY, 40)
+    assert [each.topic for each in huge.topics] == ["huge"]
+    assert {each.topic for each in others.topics} == {"a", "b", "large"}
+    assert [run.kind for run in (huge, others)] == [RunKind.HUGE, RunKind.SHARED]
+
+
+def test_topics_that_failed_share_runs_among_themselves() -> None:
+    found = [waits(name) for name in "abcde"] + [waits("huge", HUGE_BYTES + 1)]
+    runs = planned_runs(found, FIRST_DAY, 2, failed={"b", "d", "e", "huge"})
+    assert [(run.kind, sorted(each.topic for each in run.topics)) for run in runs] == [
+        (RunKind.HUGE, ["huge"]),
+        (RunKind.SHARED, ["a", "c"]),
+        (RunKind.FAILED, ["b", "e"]),
+        (RunKind.FAILED, ["d"]),
+    ]
 
 
 def test_the_work_is_balanced_by_bytes_and_not_by_topics() -> None:
@@ -68,4 +79,4 @@ def test_a_topic_is_in_a_run_of_the_newest_of_its_days() -> None:
 
 def test_the_same_work_is_packed_in_the_same_way_in_whatever_order_it_is_found() -> None:
     found = [waits(f"t{number}", number % 5) for number in range(100)]
-    assert packed(found, 30) == packed(found[::-1], 30)
+    assert planned_runs(found, FIRST_DAY, 30) == planned_runs(found[::-1], FIRST_DAY, 30)
