@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression, In
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -41,13 +42,23 @@ def rows_called(
     snapshot = table.snapshot_by_id(snapshot_id) if snapshot_id else table.current_snapshot()
     if snapshot is None or not names:
         return schema_to_pyarrow(table.schema().select(*columns)).empty_table()
-    if snapshot.summary and int(snapshot.summary["total-files-size"] or 0) <= LOCAL_BYTES:
+    if _size(snapshot) <= LOCAL_BYTES:
         return few_rows(table, columns, In(term=column, literals=set(names)), snapshot.snapshot_id)
     spark = sessions()
     name = ".".join(f"`{part}`" for part in (CATALOG, *table.name()))
     rows = spark.read.option("versionAsOf", str(snapshot.snapshot_id)).table(name)
     with sized(spark, len(names)):
         return rows.where(F.col(column).isin(list(names))).select(*columns).toArrow()
+
+
+def is_local(table: Table) -> bool:
+    """Whether all of a table can be brought here."""
+    snapshot = table.current_snapshot()
+    return snapshot is None or _size(snapshot) <= LOCAL_BYTES
+
+
+def _size(snapshot: Snapshot) -> int:
+    return int(snapshot.summary["total-files-size"] or 0) if snapshot.summary else 0
 
 
 def files_size(table: Table, where: BooleanExpression, snapshot_id: int | None = None) -> int:

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from leanops.commits import checkpoint_of
 from leanops.contracts.model import Contract
 from leanops.errors import LedgerImpossible
+from leanops.few_rows import is_local
 from leanops.inventory import table_days
 from leanops.ledger.account import Account
 from leanops.ledger.book import REFUSED, Book, Tally
@@ -16,6 +17,9 @@ from leanops.ledger.many import tally_many
 from leanops.names import SOURCE, Layer, table
 from leanops.slices import SMALL, Slice, sized
 from leanops.tables import find_table
+
+LOCAL_ROWS = 10 * SMALL
+"""Up to so many rows of tables that can be brought here are counted sooner than Spark has planned its first query."""
 
 
 def draw_up(
@@ -30,8 +34,9 @@ def draw_up(
 
     Nobody may build the topic meanwhile: a build writes errors before it publishes its rows.
     """
-    said = checkpoint_of(find_table(catalog, table(layer, topic)))
-    if not said:
+    held = find_table(catalog, table(layer, topic))
+    said = checkpoint_of(held)
+    if held is None or not said:
         return []
     upto, read = int(said["upto"]), said[f"{SOURCE[layer]}-snapshot"]
     part = Slice(0, upto) if part is None else part.capped(upto)
@@ -43,7 +48,7 @@ def draw_up(
         )
     rows = part.rows_landed + sum(day.rows for day in table_days(source, part.days).values())
     book = Book(sessions, catalog, topic, contract, layer, part, upto, read)
-    if rows <= SMALL:
+    if rows <= SMALL or (rows <= LOCAL_ROWS and is_local(source) and is_local(held)):
         return list(_accounts(book, tally_few(book)))
     with sized(sessions(), rows):
         return list(_accounts(book, tally_many(book)))

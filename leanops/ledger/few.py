@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, IsNull
 
 from leanops.few_rows import few_rows, rows_called
+from leanops.inventory import table_totals
 from leanops.ledger.account import SHOWN, Finding, Findings
 from leanops.ledger.book import Book, Tally
 from leanops.ledger.rows import NO_DAY
@@ -22,6 +23,7 @@ Same = tuple[int | None, str, date]
 """A row is the same row if it has the same number, message and publish day."""
 
 _NAMED = ("landing_seq", "message_id", "publish_time")
+_VERSIONS = (*_NAMED, "idempotency_key", "ingestion_ts")
 _WRITTEN, _REFUSED, _UNWRITTEN = (1, 1, 0), (1, 0, 1), (1, 0, 0)
 
 
@@ -43,7 +45,7 @@ def tally_few(book: Book) -> Tally:
     mine = {each["landing_seq"]: each for each in copies}
     firsts = {each["message_id"]: each["landing_seq"] for each in sorted(copies, key=lambda row: -row["landing_seq"])}
     keys = {row["idempotency_key"] for row in kept} | {mine[seq]["key"] for seq, _, _ in unwritten}
-    versions = _versions(book, keys)
+    versions = _versions(book, keys, kept)
     for seq, message_id, day in unwritten:
         me = mine[seq]
         if firsts[message_id] < me["landing_seq"]:
@@ -71,7 +73,7 @@ def _kept(book: Book) -> list[Row]:
     """What stands in the layer, whatever number it claims to have."""
     where: BooleanExpression = AlwaysTrue() if book.part.is_whole else book.part.open_filter
     held = book.catalog.load_table(table(book.layer, book.topic))
-    rows: list[Row] = few_rows(held, (*_NAMED, "idempotency_key"), where).to_pylist()
+    rows: list[Row] = few_rows(held, _VERSIONS, where).to_pylist()
     return rows
 
 
@@ -94,12 +96,13 @@ def _copies(book: Book, ids: Collection[str]) -> Iterator[Row]:
         yield {**row, "key": key, "is_readable": error is None}
 
 
-def _versions(book: Book, keys: Collection[str]) -> defaultdict[str, list[Row]]:
-    """The rows of the layer that are of these records."""
+def _versions(book: Book, keys: Collection[str], kept: list[Row]) -> defaultdict[str, list[Row]]:
+    """The rows of the layer that are of these records. The table is not asked where all of it was looked at."""
     found: defaultdict[str, list[Row]] = defaultdict(list)
     held = book.catalog.load_table(table(book.layer, book.topic))
-    columns = ("idempotency_key", *_NAMED, "ingestion_ts")
-    for row in rows_called(book.sessions, held, "idempotency_key", keys, columns).to_pylist():
+    if table_totals(held).rows > len(kept):
+        kept = rows_called(book.sessions, held, "idempotency_key", keys, _VERSIONS).to_pylist()
+    for row in kept:
         found[row["idempotency_key"]].append({**row, "day": _same(row)[2]})
     return found
 

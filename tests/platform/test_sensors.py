@@ -20,7 +20,6 @@ from leanops.home import Home
 from leanops.names import Layer, table
 from leanops.pending import Pending, pending
 from leanops.raw.landing import land_file
-from leanops.settings import Settings
 from leanops_assets import packing
 from leanops_assets.definitions import defs
 from leanops_assets.lost_runs import end_lost_runs

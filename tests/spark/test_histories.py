@@ -420,6 +420,7 @@ def search(spark: SparkSession, warm_home: Home, monkeypatch: pytest.MonkeyPatch
     for name, module in list(sys.modules.items()):
         if name.startswith("leanops.") and hasattr(module, "SMALL"):
             monkeypatch.setattr(module, "SMALL", 107)
+    monkeypatch.setattr("leanops.ledger.draw_up.LOCAL_ROWS", 107)
     catalog, numbers = LocalCatalog(warm_home).load(), count()
 
     def run(topics: SearchStrategy[Topic], chosen: settings) -> Counter[str]:

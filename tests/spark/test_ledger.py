@@ -56,6 +56,7 @@ def test_every_row_of_an_undisturbed_topic_has_one_fate(
     calm: Records, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
     monkeypatch.setattr("leanops.ledger.draw_up.SMALL", small)
+    monkeypatch.setattr("leanops.ledger.draw_up.LOCAL_ROWS", small)
     standardized, curated = accounts(calm, Layer.STANDARDIZED), accounts(calm, Layer.CURATED)
     assert all(account.closes and account.accounted == 100 for account in (*standardized.values(), *curated.values()))
     assert {day.day: (account.came_in, dict(account.fates)) for day, account in standardized.items()} == {
@@ -156,6 +157,7 @@ def test_damage_is_found_and_named(records: Callable[[str], Records], monkeypatc
         topic.spark.sql(damage.statement.format(topic=topic.name, **tables))
         for way, small in WAYS.items():
             monkeypatch.setattr("leanops.ledger.draw_up.SMALL", small)
+            monkeypatch.setattr("leanops.ledger.draw_up.LOCAL_ROWS", small)
             drawn = accounts(topic, damage.layer)
             assert list(named(drawn)) == damage.named, (what, way)
             days = {date(2026, 1, day) for day, _, _ in damage.named}
@@ -185,6 +187,7 @@ def twice(records: Callable[[str], Records]) -> Records:
 @pytest.mark.parametrize("small", WAYS.values(), ids=WAYS)
 def test_a_record_with_two_rows_is_named(twice: Records, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
     monkeypatch.setattr("leanops.ledger.draw_up.SMALL", small)
+    monkeypatch.setattr("leanops.ledger.draw_up.LOCAL_ROWS", small)
     account = accounts(twice, Layer.CURATED)[date(2026, 1, 2)]
     assert sorted(finding.message_id for finding in account.shared.first) == ["f1", "x"]
     part = accounts(twice, Layer.CURATED, Slice(len(MESSAGES), len(MESSAGES), frozenset([date(2026, 1, 2)])))
