@@ -70,7 +70,7 @@ class Settings(BaseSettings):
         default=30, description="How long a step of one topic may work before it is interrupted and fails."
     )
     retention_days: PositiveInt = Field(
-        default=7, description="How long Dagster's runs, events and logs are kept. What is built stays shown as built."
+        default=2, description="How long Dagster's runs, events and logs are kept. What is built stays shown as built."
     )
     spark_master: str = Field(
         default="local[*]",

@@ -37,6 +37,33 @@ def test_what_is_logged_of_many_runs_is_read_by_another_instance(instance: dg.Da
         assert other.get_materialized_partitions(key) == {"2026-01-15"}
 
 
+def test_what_is_known_of_an_asset_is_stored_once_and_of_an_op_with_its_result(instance: dg.DagsterInstance) -> None:
+    @dg.multi_asset(specs=[dg.AssetSpec("a"), dg.AssetSpec("b")])
+    def both() -> Iterator[dg.MaterializeResult[None]]:
+        for name in ("a", "b"):
+            yield dg.MaterializeResult(asset_key=name, metadata={"rows": 7})
+
+    @dg.op
+    def drain(context: dg.OpExecutionContext) -> None:
+        context.add_output_metadata({"rows": 7})
+
+    @dg.job
+    def drains() -> None:
+        drain()
+
+    stored = []
+    for run in (dg.materialize([both], instance=instance), drains.execute_in_process(instance=instance)):
+        events = [entry.dagster_event for entry in instance.all_logs(run.run_id) if entry.dagster_event]
+        stored += [
+            (event.event_type_value, set(event.step_output_data.metadata))
+            if event.is_successful_output
+            else (event.event_type_value, set(event.step_materialization_data.materialization.metadata))
+            for event in events
+            if event.is_successful_output or event.is_step_materialization
+        ]
+    assert stored == [("STEP_OUTPUT", set()), ("ASSET_MATERIALIZATION", {"rows"})] * 2 + [("STEP_OUTPUT", {"rows"})]
+
+
 def test_a_fault_leaves_nothing_half_written_and_the_log_goes_on(instance: dg.DagsterInstance) -> None:
     run = instance.add_run(dg.DagsterRun("job", status=dg.DagsterRunStatus.STARTED))
     instance.report_engine_event("before", run)

@@ -24,7 +24,7 @@ VARIABLES = [
     ("LEANOPS_TICK_MINUTES", "tick_minutes", 15, "5", 5),
     ("LEANOPS_TOPICS_PER_RUN", "topics_per_run", 180, "7", 7),
     ("LEANOPS_STEP_MINUTES", "step_minutes", 30, "0.5", 0.5),
-    ("LEANOPS_RETENTION_DAYS", "retention_days", 7, "30", 30),
+    ("LEANOPS_RETENTION_DAYS", "retention_days", 2, "30", 30),
     ("LEANOPS_SPARK_MASTER", "spark_master", "local[*]", "spark://host:7077", "spark://host:7077"),
     ("LEANOPS_SPARK_DRIVER_MEMORY", "spark_driver_memory", "2g", "1500m", "1500m"),
     ("LEANOPS_SPARK_START_SECONDS", "spark_start_seconds", 180, "20", 20),
