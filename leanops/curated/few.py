@@ -88,6 +88,8 @@ class FewRows:
         wanted = (*KEY_COLUMNS, *envelope_names(self.contract), *(each.name for each in self.contract.payload_columns))
         columns = [name for name in dict.fromkeys(wanted) if name in held.column_names]
         rows = few_rows(self.source, columns, self.part.filter, snapshot_id)
+        if not rows.num_rows:
+            return rows.append_column(IS_BROKEN, pa.array([], pa.bool_())).append_column(RULES, pa.array([]))
         return self.sessions().createDataFrame(rows).transform(judged, self.contract).toArrow()
 
     def _errors(self, rows: pa.Table, broken: Sequence[Row]) -> _Errors:

@@ -224,9 +224,9 @@ def gets_a_breaking_change(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
 def gets_a_rebuild_that_fails_half_way(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing has changed, and the topic goes on as it was."""
 
-    def damage(spark: SparkSession, *others: Any) -> Any:
-        spark.sql(f"DELETE FROM {spark_table(Layer.CURATED, TOPIC)} WHERE message_id = 'm32'")
-        return draw_up(spark, *others)
+    def damage(sessions: Callable[[], SparkSession], *others: Any) -> Any:
+        sessions().sql(f"DELETE FROM {spark_table(Layer.CURATED, TOPIC)} WHERE message_id = 'm32'")
+        return draw_up(sessions, *others)
 
     before = life.seen()
     with monkeypatch.context() as patched:
