@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from leanops.replacement import fitted
-from leanops.tables import overtaken
+from leanops.tables import overtaken, with_many_retries
 
 SNAPSHOTS = 20
 """How many are kept; twice as many are there at most before the others go."""
@@ -27,6 +27,7 @@ _IN_USE = timedelta(seconds=30)
 
 def append_rows(table: Table, rows: pa.Table) -> None:
     """Add rows in one commit."""
+    with_many_retries(table)
     table.append(rows)
     _forget_snapshots(table)
 
@@ -38,6 +39,7 @@ def replace_own(table: Table, rows: pa.Table, own: BooleanExpression | None) -> 
     it was the same topic.
     """
     rows = fitted(rows, schema_to_pyarrow(table.schema()))
+    with_many_retries(table)
     try:
         if own is None:
             table.append(rows)

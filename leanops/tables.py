@@ -44,8 +44,24 @@ KEYED: Mapping[str, str] = {
 
 def without_retries(table: Table) -> None:
     """Let a commit fail when others were faster. PyIceberg would commit again by itself, on top of theirs."""
-    properties = {**table.properties, "commit.retry.num-retries": "0"}
-    table.metadata = table.metadata.model_copy(update={"properties": properties})
+    _retry(table, {"commit.retry.num-retries": "0"})
+
+
+def with_many_retries(table: Table) -> None:
+    """Let a commit be tried on top of others' until it succeeds. PyIceberg would give up after four of them."""
+    _retry(
+        table,
+        {
+            "commit.retry.num-retries": "40",
+            "commit.retry.min-wait-ms": "20",
+            "commit.retry.max-wait-ms": "500",
+        },
+    )
+
+
+def _retry(table: Table, how: Mapping[str, str]) -> None:
+    """Say to this process alone how it is to commit."""
+    table.metadata = table.metadata.model_copy(update={"properties": {**table.properties, **how}})
 
 
 def overtaken(table: Table) -> BuildOvertaken:

@@ -34,6 +34,7 @@ from leanops.standardized import many as standardized_many
 from leanops.standardized.build import build_standardized
 from leanops_resources.catalog import LocalCatalog
 from tests.conftest import PROJECT, server_url_of
+from tests.large import take_for_large
 from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
 
 
@@ -76,6 +77,12 @@ POINTS = [
     ("few", Draft, "begin", "curate"),
     ("few", curated_few, "replace_own", "curate"),
     ("few", DataFiles, "commit", "curate"),
+    ("few of large tables", Draft, "begin", "standardize"),
+    ("few of large tables", DataFiles, "commit", "standardize"),
+    ("few of large tables", Draft, "publish", "standardize"),
+    ("few of large tables", Draft, "delete_rows", "curate"),
+    ("few of large tables", DataFiles, "commit", "curate"),
+    ("few of large tables", Draft, "publish", "curate"),
     ("many", Draft, "begin", "standardize"),
     ("many", standardized_many, "replace_rows", "standardize"),
     ("many", Draft, "delete_rows", "standardize"),
@@ -92,11 +99,12 @@ SELDOM = {("many", "begin"), ("many", "delete_rows"), ("many", "close_errors")}
 
 @pytest.fixture
 def built_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """From now on, these few messages are built as `few`, or as `many` are."""
+    """From now on, these few messages are built as `few`, of small or large tables, or as `many` are."""
 
     def choose(way: str) -> None:
         for module in (standardized_build, curated_build):
             monkeypatch.setattr(module, "SMALL", 0 if way == "many" else 5_000)
+        take_for_large(monkeypatch, way == "few of large tables")
 
     return choose
 
@@ -122,7 +130,7 @@ def test_a_build_that_is_cut_off_at_any_point_and_repeated_changes_nothing(
     undisturbed: dict[Layer, list[dict[str, Any]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    disturbed = topic(f"cut_{way}_{step}_{name}".lower())
+    disturbed = topic(f"cut_{way}_{step}_{name}".lower().replace(" ", "_"))
     disturbed.land(FIRST)
     disturbed.build()
     disturbed.land(SECOND)
@@ -142,7 +150,11 @@ def test_a_build_that_is_cut_off_at_any_point_and_repeated_changes_nothing(
 
 @pytest.mark.parametrize(
     ("way", "publishing", "writing_errors"),
-    [("few", "replace", (curated_few, "replace_own")), ("many", "publish", (curated_many, "merge_errors"))],
+    [
+        ("few", "replace", (curated_few, "replace_own")),
+        ("few of large tables", "publish", (curated_few, "replace_own")),
+        ("many", "publish", (curated_many, "merge_errors")),
+    ],
 )
 def test_of_two_builds_at_once_without_a_lock_the_slower_changes_nothing(
     way: str,
@@ -153,7 +165,7 @@ def test_of_two_builds_at_once_without_a_lock_the_slower_changes_nothing(
     undisturbed: dict[Layer, list[dict[str, Any]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    disturbed = topic(f"race_of_{way}")
+    disturbed = topic(f"race_of_{way}".replace(" ", "_"))
     built_as(way)
     disturbed.land(FIRST)
     disturbed.build()

@@ -34,6 +34,7 @@ from leanops.standardized.flatten_plan import KEY_IN_PAYLOAD, OVERFLOW_COLUMN, F
 from leanops_resources.catalog import LocalCatalog
 from tests import oracle
 from tests.histories import Build, Tick, Topic, history_of, topics
+from tests.large import take_for_large
 from tests.oracle import BrokenRule, Message
 
 Row = dict[str, Any]
@@ -430,7 +431,9 @@ def search(spark: SparkSession, warm_home: Home, monkeypatch: pytest.MonkeyPatch
         @given(topics)
         def its_tables_are_what_the_oracle_says(topic: Topic) -> None:
             monkeypatch.setattr("leanops.standardized.table.FlattenPlan", partial(FlattenPlan, cap=topic.cap))
-            engine = Engine(warm_home, catalog, spark, f"topic{next(numbers)}")
+            number = next(numbers)
+            take_for_large(monkeypatch, number % 2 == 1)
+            engine = Engine(warm_home, catalog, spark, f"topic{number}")
             play = Play(engine, topic.cap, topic.ticks[0].contract, seen)
             for tick in topic.ticks:
                 play.tick(tick)

@@ -1,10 +1,12 @@
 """Tables that all topics commit to."""
 
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
@@ -58,6 +60,29 @@ def test_snapshots_that_somebody_may_have_just_read_are_kept(catalog: Catalog) -
     for number in range(2 * SNAPSHOTS + 5):
         append_rows(shared(catalog), rows("a", number))
     assert len(shared(catalog).metadata.snapshots) == 2 * SNAPSHOTS + 5
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_commit_is_tried_until_no_other_topic_is_faster(
+    catalog: Catalog, replaces: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_rows(shared(catalog), rows("a", 0))
+    real, faster = SqlCatalog.commit_table, iter(range(1, 13))
+
+    def commit_after_another(self: SqlCatalog, *change: Any) -> Any:
+        if number := next(faster, None):
+            with monkeypatch.context() as undisturbed:
+                undisturbed.setattr(SqlCatalog, "commit_table", real)
+                shared(catalog).append(rows("other", number))
+        return real(self, *change)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", commit_after_another)
+    if replaces:
+        replace_own(shared(catalog), rows("a", 1), EqualTo(term="topic", value="a"))
+    else:
+        append_rows(shared(catalog), rows("a", 1))
+    expected = [("a", 1)] if replaces else [("a", 0), ("a", 1)]
+    assert held(catalog) == expected + [("other", number) for number in range(1, 13)]
 
 
 def test_two_who_forget_the_same_snapshots_do_not_disturb_each_other(

@@ -1,0 +1,12 @@
+"""Tables that are taken for large, whatever they hold."""
+
+import pytest
+
+from leanops.commits import REWRITTEN_BYTES
+from leanops.few_rows import LOCAL_BYTES
+
+
+def take_for_large(patch: pytest.MonkeyPatch, are_large: bool) -> None:
+    """Whether few rows find tables that are too large to be brought here, and files too large to be written again."""
+    patch.setattr("leanops.few_rows._size", lambda _: LOCAL_BYTES + 1 if are_large else 0)
+    patch.setattr("leanops.commits.REWRITTEN_BYTES", -1 if are_large else REWRITTEN_BYTES)
