@@ -1,5 +1,6 @@
 """Dagster's event log, with connections that are used again."""
 
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,3 +75,40 @@ def test_a_fault_leaves_nothing_half_written_and_the_log_goes_on(instance: dg.Da
     instance.report_engine_event("after", run)
     said = [entry.dagster_event.message for entry in instance.all_logs(run.run_id) if entry.dagster_event]
     assert said == ["before", "after"]
+
+
+def stored_as(log: SqliteEventLog, table: str, column: str) -> list[str]:
+    """The kinds of values that SQLite holds, whatever is made of them."""
+    with log.index_connection() as connection:
+        found = connection.exec_driver_sql(f"SELECT DISTINCT typeof({column}) FROM {table} WHERE {column} IS NOT NULL")
+        return [str(kind) for (kind,) in found]
+
+
+def test_events_and_verdicts_are_stored_compressed_and_those_of_old_are_read_too(instance: dg.DagsterInstance) -> None:
+    key, log = dg.AssetKey("a"), instance.event_log_storage
+    assert isinstance(log, SqliteEventLog)
+
+    def report(day: str) -> None:
+        instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=day, metadata={"said": "ö" * 900}))
+        verdict = dg.AssetCheckEvaluation(asset_key=key, check_name="fits", passed=True, metadata={"said": "ä" * 900})
+        instance.report_runless_asset_event(verdict)
+
+    report("2026-01-15")
+    stored = {"event_logs": "event", "asset_check_executions": "evaluation_event"}
+    assert [stored_as(log, *place) for place in stored.items()] == [["blob"], ["blob"]]
+    for table, column in stored.items():
+        with log.index_connection() as connection:
+            ((id_, value),) = connection.exec_driver_sql(f"SELECT max(id), {column} FROM {table}").fetchall()
+            assert len(value) < 900
+            text = zlib.decompress(value).decode()
+            connection.exec_driver_sql(f"UPDATE {table} SET {column} = ? WHERE id = ?", (text, id_))
+    report("2026-01-16")
+
+    records = instance.fetch_materializations(key, limit=9).records
+    assert [record.partition_key for record in records] == ["2026-01-16", "2026-01-15"]
+    assert {
+        str(record.asset_materialization.metadata["said"].value) for record in records if record.asset_materialization
+    } == {"ö" * 900}
+    history = log.get_asset_check_execution_history(dg.AssetCheckKey(key, "fits"), limit=9)
+    evaluations = [entry.event.asset_check_evaluation for entry in history if entry.event]
+    assert [str(each.metadata["said"].value) for each in evaluations if each] == ["ä" * 900] * 2
