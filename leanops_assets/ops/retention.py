@@ -3,6 +3,7 @@
 | what | after `LEANOPS_RETENTION_DAYS` |
 |---|---|
 | finished runs, their events and logs, and what they left under `DAGSTER_HOME/storage` | removed |
+| what these runs alone were planned from: snapshots of jobs and plans | removed |
 | materialisations | removed, but for the latest of each day of an asset: the UI goes on showing the day as built |
 | verdicts of checks | removed, but for the latest of each check and day |
 | manifests | removed, but for those that the graph or an unfinished run is built from |
@@ -12,7 +13,7 @@ if it never had been; and it leaves a run's file, its tags and the verdicts behi
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from dagster._core.storage.event_log.schema import (
 )
 from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
-from dagster._core.storage.runs.schema import RunTagsTable
+from dagster._core.storage.runs.schema import RunTagsTable, SnapshotsTable
 from dagster._core.storage.runs.sql_run_storage import SqlRunStorage
 
 from leanops.contracts.manifest import Manifest
@@ -35,6 +36,7 @@ from leanops.home import Home
 from leanops.settings import Settings
 from leanops_assets.manifests import PIN
 
+_RUNS_AT_A_TIME = 100
 _MATERIALISED = dg.DagsterEventType.ASSET_MATERIALIZATION.value
 
 
@@ -53,7 +55,7 @@ def build_retention_job(manifest: Manifest, settings: Settings) -> dg.JobDefinit
             }
         )
 
-    @dg.job(name="retention", description="Removes what Dagster wrote down of runs that are older than a week.")
+    @dg.job(name="retention", description="Removes what Dagster wrote down of runs that are older than some days.")
     def retention_job() -> None:
         forget()
 
@@ -65,15 +67,48 @@ def forget_runs(instance: dg.DagsterInstance, home: Home, before: datetime) -> i
     events, runs = instance.event_log_storage, instance.run_storage
     assert isinstance(events, SqlEventLogStorage)
     assert isinstance(runs, SqlRunStorage)
-    old = instance.get_runs(dg.RunsFilter(statuses=FINISHED_STATUSES, updated_before=before))
-    for run in old:
-        _forget_events(events, run.run_id)
-        shutil.rmtree(home.dagster / "storage" / run.run_id, ignore_errors=True)
+    old = {
+        run.run_id: _planned_from(run)
+        for run in _runs(instance, dg.RunsFilter(statuses=FINISHED_STATUSES, updated_before=before))
+    }
+    _forget_snapshots(instance, runs, old)
+    for run_id in old:
+        _forget_events(events, run_id)
+        shutil.rmtree(home.dagster / "storage" / run_id, ignore_errors=True)
         with runs.connect() as connection:
-            connection.execute(RunTagsTable.delete().where(RunTagsTable.c.run_id == run.run_id))
+            connection.execute(RunTagsTable.delete().where(RunTagsTable.c.run_id == run_id))
         # The run itself comes last: what is cut off is taken up again by the next night.
-        runs.delete_run(run.run_id)
+        runs.delete_run(run_id)
     return len(old)
+
+
+def _runs(instance: dg.DagsterInstance, filters: dg.RunsFilter) -> Iterator[dg.DagsterRun]:
+    """All such runs, some at a time: a run of the tick names every one of its assets."""
+    cursor = None
+    while some := instance.get_runs(filters, cursor=cursor, limit=_RUNS_AT_A_TIME):
+        yield from some
+        cursor = some[-1].run_id
+
+
+def _planned_from(run: dg.DagsterRun) -> set[str]:
+    """The snapshots that a run refers to, but for that of the whole job, which the one of its part refers to."""
+    return {each for each in (run.job_snapshot_id, run.execution_plan_snapshot_id) if each}
+
+
+def _forget_snapshots(instance: dg.DagsterInstance, storage: SqlRunStorage, old: Mapping[str, Set[str]]) -> None:
+    """Remove the snapshots that none but old runs refer to.
+
+    One that a run is about to refer to again, at this very moment, is missed by it: the run is refused or fails, and
+    what it was to build is asked for by the next tick.
+    """
+    gone = set[str]().union(*old.values())
+    if gone:
+        for run in _runs(instance, dg.RunsFilter()):
+            if run.run_id not in old:
+                gone -= _planned_from(run)
+    with storage.connect() as connection:
+        for snapshot_id in gone:
+            connection.execute(SnapshotsTable.delete().where(SnapshotsTable.c.snapshot_id == snapshot_id))
 
 
 def _forget_events(storage: SqlEventLogStorage, run_id: str) -> None:

@@ -14,13 +14,14 @@ from dagster._core.execution.api import create_execution_plan
 from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
-from dagster._core.storage.runs.schema import RunTagsTable
+from dagster._core.storage.runs.schema import RunTagsTable, SnapshotsTable
 from dagster._core.storage.runs.sql_run_storage import SqlRunStorage
 
 from leanops.contracts.manifest import Manifest, Topic
 from leanops.home import Home
 from leanops_assets.definitions import defs
 from leanops_assets.instance import dagster_instance
+from leanops_assets.ops import retention
 from leanops_assets.ops.retention import forget_manifests, forget_runs, forget_verdicts
 from tests.platform.test_tick import QUIET
 
@@ -85,6 +86,39 @@ def test_of_old_runs_only_the_latest_materialisation_of_each_day_is_left(
     assert left == ["ASSET_MATERIALIZATION"] * 2
     with storage.connect() as connection:
         assert connection.execute(db.select(db.func.count()).select_from(RunTagsTable)).scalar() == 0
+
+
+def test_snapshots_go_with_the_last_run_that_was_planned_from_them(
+    instance: dg.DagsterInstance, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_RUNS_AT_A_TIME", 1)
+
+    @dg.op
+    def nothing() -> None: ...
+
+    def run_of(name: str) -> dg.DagsterRun:
+        return dg.JobDefinition(name=name, graph_def=graph(name)).execute_in_process(instance=instance).dagster_run
+
+    def graph(name: str) -> dg.GraphDefinition:
+        return dg.GraphDefinition(name=name, node_defs=[nothing])
+
+    def are_there(run: dg.DagsterRun) -> list[bool]:
+        storage = instance.run_storage
+        assert run.job_snapshot_id
+        assert run.execution_plan_snapshot_id
+        assert isinstance(storage, SqlRunStorage)
+        with storage.connect() as connection:
+            there = set(connection.execute(db.select(SnapshotsTable.c.snapshot_id)).scalars())
+        return [each in there for each in (run.job_snapshot_id, run.execution_plan_snapshot_id)]
+
+    runs = [run_of(name) for name in ("often", "seldom", "seldom")]
+    between = datetime.now(UTC)
+    again = run_of("often")
+    assert again.job_snapshot_id == runs[0].job_snapshot_id
+    assert forget_runs(instance, home, between) == 3
+    assert [are_there(run) for run in runs] == [[True, True], [False, False], [False, False]]
+    assert forget_runs(instance, home, datetime.now(UTC) + SOON) == 1
+    assert are_there(again) == [False, False]
 
 
 def test_a_day_that_is_built_again_loses_what_was_kept_of_it_with_its_next_old_run(
