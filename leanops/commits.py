@@ -11,7 +11,6 @@ off, and from which checkpoint it had begun.
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from uuid import uuid4
 
 import pyarrow as pa
@@ -41,8 +40,14 @@ def current_id(table: Table) -> int | None:
 
 def checkpoint_of(table: Table | None) -> dict[str, str]:
     """What the table stands for, as its last build says; commits of others since then, such as a compaction, do not."""
+    build = last_build(table)
+    return _said(build) if build else {}
+
+
+def last_build(table: Table | None) -> Snapshot | None:
+    """The last commit that says what the table stands for."""
     snapshots = ancestors_of(table.current_snapshot(), table.metadata) if table else ()
-    return next(filter(None, map(_said, snapshots)), {})
+    return next(filter(_said, snapshots), None)
 
 
 def commits_since(table: Table, snapshot_id: str | None) -> list[dict[str, str]] | None:
@@ -53,13 +58,6 @@ def commits_since(table: Table, snapshot_id: str | None) -> list[dict[str, str]]
             return said
         said.append(_said(snapshot))
     return None
-
-
-def first_said(table: Table | None, key: str, value: str) -> datetime | None:
-    """When a build of the table first said this, as far back as its snapshots are kept."""
-    snapshots = ancestors_of(table.current_snapshot(), table.metadata) if table else ()
-    moments = [snapshot.timestamp_ms for snapshot in snapshots if _said(snapshot).get(key) == value]
-    return datetime.fromtimestamp(min(moments) / 1000, UTC) if moments else None
 
 
 def certain_upto(table: Table | None, upto: int) -> int:

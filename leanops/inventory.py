@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThan
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import FileScanTask, Table
-from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.snapshots import Operation, ancestors_of
 
 _ALL = AlwaysTrue()
 
@@ -21,15 +21,6 @@ class TableDay:
     data_files: int
     bytes: int
     snapshot_id: int | None
-
-
-@dataclass(frozen=True)
-class TableTotals:
-    """A whole table."""
-
-    rows: int
-    first_commit: datetime | None
-    last_commit: datetime | None
 
 
 def table_days(table: Table, days: Collection[date], where: BooleanExpression = _ALL) -> dict[date, TableDay]:
@@ -66,7 +57,7 @@ def table_day(table: Table, day: date, where: BooleanExpression = _ALL) -> Table
 
 
 def days_changed(table: Table, before: int, after: int) -> frozenset[date]:
-    """The days whose files were added, removed or marked by the commits from one snapshot to a later one."""
+    """The days of which rows came or went by the commits from one snapshot to a later one."""
     return frozenset(file_day(each.data_file) for each in _changes(table, before, after))
 
 
@@ -83,24 +74,21 @@ def _changes(table: Table, before: int, after: int) -> Iterator[ManifestEntry]:
     for snapshot in ancestors_of(table.snapshot_by_id(after), table.metadata):
         if snapshot.snapshot_id == before:
             break
+        if snapshot.summary and snapshot.summary.operation is Operation.REPLACE:
+            continue  # A compaction: other files, the same rows.
         for manifest in snapshot.manifests(table.io):
             if manifest.added_snapshot_id == snapshot.snapshot_id:
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
                 yield from (each for each in entries if each.snapshot_id == manifest.added_snapshot_id)
 
 
-def table_totals(table: Table) -> TableTotals:
-    """All that a table holds, and when it was committed to, as far back as its snapshots are kept."""
-    commits = sorted(snapshot.timestamp_ms for snapshot in table.metadata.snapshots)
+def row_count(table: Table) -> int:
+    """How many rows a table holds."""
     current = table.current_snapshot()
     if current is None or current.summary is None:
-        return TableTotals(rows=0, first_commit=None, last_commit=None)
+        return 0
     has_deletes = int(current.summary["total-delete-files"] or 0)
-    return TableTotals(
-        rows=_rows(table.scan().plan_files()) if has_deletes else int(current.summary["total-records"] or 0),
-        first_commit=_moment(commits[0]),
-        last_commit=_moment(current.timestamp_ms),
-    )
+    return _rows(table.scan().plan_files()) if has_deletes else int(current.summary["total-records"] or 0)
 
 
 def newest_day(table: Table) -> date:
@@ -129,7 +117,3 @@ def published_on(first: date, last: date) -> BooleanExpression:
 def file_day(file: DataFile) -> date:
     """The publish day of a file's rows."""
     return date(1970, 1, 1) + timedelta(days=file.partition[len(file.partition) - 1])
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

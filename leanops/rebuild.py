@@ -8,9 +8,11 @@ commit for each, columns and rows together, if nobody has committed meanwhile.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import (
@@ -30,7 +32,7 @@ from leanops.contracts.model import Contract
 from leanops.curated.build import build_curated
 from leanops.curated.table import reshape_curated_table
 from leanops.errors import RebuildRefused
-from leanops.inventory import table_totals
+from leanops.inventory import row_count
 from leanops.ledger.account import Account
 from leanops.ledger.draw_up import draw_up
 from leanops.names import ERRORS, SOURCE, Layer, spark_table, table
@@ -68,7 +70,7 @@ class TopicBranch:
         """Branch off where the tables stand now; `branch` is an empty catalog."""
         for identifier in (*(table(layer, topic) for layer in Layer), DRIFT_LOG):
             if there := find_table(live, identifier):
-                branch.register_table(identifier, there.metadata_location)
+                branch.register_table(identifier, _metadata_of_its_own(there))
         base = {layer: current_id(there) if there else None for layer, there in _tables(branch, topic).items()}
         return cls(live, branch, spark, topic, base)
 
@@ -122,7 +124,18 @@ class TopicBranch:
 
     def _rows(self) -> dict[Layer, int]:
         tables = _tables(self.branch, self.topic)
-        return {layer: table_totals(there).rows if there else 0 for layer, there in tables.items()}
+        return {layer: row_count(there) if there else 0 for layer, there in tables.items()}
+
+
+def _metadata_of_its_own(there: Table) -> str:
+    """A copy of a table's metadata, for commits that are none of the table's; where it is.
+
+    The table's own would be gone after some more commits to it; and commits to a branch from it would come to remove
+    what the table is read from.
+    """
+    place = f"{there.location()}/metadata/00000-{uuid4()}.metadata.json"
+    ToOutputFile.table_metadata(there.metadata.model_copy(update={"metadata_log": []}), there.io.new_output(place))
+    return place
 
 
 def _tables(catalog: Catalog, topic: str) -> dict[Layer, Table | None]:

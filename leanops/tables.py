@@ -11,6 +11,22 @@ from pyiceberg.table import Table
 
 from leanops.errors import BuildOvertaken
 
+
+def _found_by(column: str) -> Mapping[str, str]:
+    """How rows are found by a column of which a tick asks for thousands of values at once.
+
+    Small row groups, each with a filter that is wrong once in 100,000 times, are what it has to read of a table of any
+    size. The filter of a small file is small.
+    """
+    return {
+        "write.parquet.row-group-size-bytes": "4194304",
+        f"write.parquet.bloom-filter-enabled.column.{column}": "true",
+        f"write.parquet.bloom-filter-fpp.column.{column}": "0.00001",
+        "write.parquet.bloom-filter-adaptive-enabled": "true",
+        "write.parquet.bloom-filter-max-bytes": "65536",
+    }
+
+
 PROPERTIES: Mapping[str, str] = {
     "format-version": "2",
     "write.target-file-size-bytes": "268435456",
@@ -19,22 +35,28 @@ PROPERTIES: Mapping[str, str] = {
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
     "write.parquet.compression-codec": "zstd",
+    # Each commit writes all metadata anew; nothing else would ever remove what was written before.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
 }
 
+SHARED: Mapping[str, str] = {
+    **PROPERTIES,
+    # Hundreds of topics commit within a minute: whoever is slow still finds what it was told to read.
+    "write.metadata.previous-versions-max": "100",
+}
+"""Of tables that all topics commit to."""
+
+LANDED: Mapping[str, str] = {**PROPERTIES, **_found_by("message_id")}
+"""Of tables of messages as they landed. Landing writes files like that by itself; a compaction has to be told."""
 
 KEYED: Mapping[str, str] = {
     **PROPERTIES,
+    **_found_by("idempotency_key"),
     # A correction of an old day writes a small file of deleted positions instead of writing that day again.
     "write.delete.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
     "write.delete.granularity": "file",
-    # A tick asks for thousands of keys at once. Small row groups, each with a filter that is wrong once in 100,000
-    # times, are what it has to read of a table of any size. The filter of a small file is small.
-    "write.parquet.row-group-size-bytes": "4194304",
-    "write.parquet.bloom-filter-enabled.column.idempotency_key": "true",
-    "write.parquet.bloom-filter-fpp.column.idempotency_key": "0.00001",
-    "write.parquet.bloom-filter-adaptive-enabled": "true",
-    "write.parquet.bloom-filter-max-bytes": "65536",
     # RAW's files are of one day each, and what is read from them needs no shuffle to be written by day again.
     "write.distribution-mode": "none",
     "write.spark.fanout.enabled": "true",

@@ -23,12 +23,12 @@ def days_metadata(catalog: "Catalog", layer: Layer, topic: str, days: Collection
     """What a layer holds of each day, and the columns and the rows of a table that is the topic's own."""
     from pyiceberg.expressions import AlwaysTrue, EqualTo
 
-    from leanops.inventory import table_days, table_totals
+    from leanops.inventory import row_count, table_days
 
     held = catalog.load_table(table(layer, topic))
     is_shared = layer in (Layer.PARSE_ERRORS, Layer.ERRORS)
     where = EqualTo(term="topic_name", value=topic) if is_shared else AlwaysTrue()
-    whole = {} if is_shared else {"dagster/row_count": table_totals(held).rows, "dagster/column_schema": _columns(held)}
+    whole = {} if is_shared else {"dagster/row_count": row_count(held), "dagster/column_schema": _columns(held)}
     return {
         day: {
             "dagster/partition_row_count": found.rows,

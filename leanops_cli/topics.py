@@ -65,16 +65,16 @@ def _gate(topic: Topic, gates: dict[str, Any]) -> str:
 
 
 def _raw(catalog: Any, topic: str) -> dict[str, Any]:
-    from leanops.inventory import table_totals
+    from leanops.inventory import row_count
     from leanops.names import Layer, table
+    from leanops.raw.table import landings
     from leanops.tables import find_table
 
     try:
         held = find_table(catalog, table(Layer.RAW, topic))
         if held is None:
             return {"raw_rows": 0, "last_landed": None}
-        totals = table_totals(held)
+        rows, last = row_count(held), max(landings(held), default=None)
     except (OSError, ValueError):
         return {"raw_rows": "damaged", "last_landed": None}
-    last = totals.last_commit and f"{totals.last_commit:%Y-%m-%d %H:%M:%S}"
-    return {"raw_rows": totals.rows, "last_landed": last}
+    return {"raw_rows": rows, "last_landed": last and f"{last:%Y-%m-%d %H:%M:%S}"}

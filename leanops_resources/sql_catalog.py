@@ -5,6 +5,7 @@ something is added to it: PyIceberg would copy all metadata, with every snapshot
 asks. Of a small build both were a fifth.
 """
 
+import logging
 from functools import lru_cache
 from io import BytesIO
 
@@ -16,6 +17,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 
 _KEPT = 512
+
+# Of several who commit at once all but the first find old metadata removed already, which is no news.
+logging.getLogger("pyiceberg.catalog").setLevel(logging.ERROR)
 
 
 class QuickCatalog(SqlCatalog):

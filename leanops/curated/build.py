@@ -1,8 +1,8 @@
 """Build a topic's Curated table and its contract errors from what Standardized has gained and lost."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import UTC, date, datetime
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import EqualTo
@@ -47,6 +47,7 @@ def build_curated(
         "standardized-snapshot": str(read.snapshot_id),
         "contract": contract.fingerprint,
         "contract-version": str(contract.version),
+        "contract-since": _in_force_since(checkpoint_of(target), contract),
     }
     part = since.part
     draft = Draft.of(target, part.after)
@@ -62,6 +63,12 @@ def build_curated(
     assert done.snapshot_id is not None
     own, others = (target, draft.base_id, done.snapshot_id), (source, since.snapshot, read.snapshot_id)
     return replace(done, days=days_changed(*own) | days_changed(*others))
+
+
+def _in_force_since(said: Mapping[str, str], contract: Contract) -> str:
+    """When Curated was first built by what the contract says, handed on from commit to commit: snapshots expire."""
+    known = said.get("contract-since") if said.get("contract") == contract.fingerprint else None
+    return known or datetime.now(UTC).isoformat()
 
 
 def _is_little(source: Table, part: Slice, snapshot_id: int, errors: Table, topic: str, lost: Picked | None) -> bool:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, IsNull
 
 from leanops.few_rows import few_rows, rows_called
-from leanops.inventory import table_totals
+from leanops.inventory import row_count
 from leanops.ledger.account import SHOWN, Finding, Findings
 from leanops.ledger.book import Book, Tally
 from leanops.ledger.rows import NO_DAY
@@ -100,7 +100,7 @@ def _versions(book: Book, keys: Collection[str], kept: list[Row]) -> defaultdict
     """The rows of the layer that are of these records. The table is not asked where all of it was looked at."""
     found: defaultdict[str, list[Row]] = defaultdict(list)
     held = book.catalog.load_table(table(book.layer, book.topic))
-    if table_totals(held).rows > len(kept):
+    if row_count(held) > len(kept):
         kept = rows_called(book.sessions, held, "idempotency_key", keys, _VERSIONS).to_pylist()
     for row in kept:
         found[row["idempotency_key"]].append({**row, "day": _same(row)[2]})

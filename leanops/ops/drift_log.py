@@ -14,14 +14,14 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import MonthTransform
 from pyiceberg.types import NestedField, StringType, TimestamptzType
 
-from leanops.commits import first_said
+from leanops.commits import checkpoint_of
 from leanops.contracts.diff import Diff
 from leanops.contracts.model import Contract
 from leanops.names import OPS_DB, Layer, table
 from leanops.shared_tables import append_rows
 from leanops.standardized.flatten_plan import KEY_IN_PAYLOAD, FlattenPlan, path_text
 from leanops.standardized.table import plan_of
-from leanops.tables import ensure_table, find_table
+from leanops.tables import SHARED, ensure_table, find_table
 
 _ALL = AlwaysTrue()
 NEW_COLUMN, EXISTING_COLUMN, TYPE_CHANGE = "new_column", "existing_column", "type_change"
@@ -71,11 +71,12 @@ def log_type_changes(catalog: Catalog, topic: str, version: int, diff: Diff) -> 
 
 def new_columns(catalog: Catalog, topic: str, contract: Contract) -> list[str]:
     """The columns that have appeared since Curated was first built by this contract, and that it does not know."""
-    first = first_said(find_table(catalog, table(Layer.CURATED, topic)), "contract", contract.fingerprint)
+    said = checkpoint_of(find_table(catalog, table(Layer.CURATED, topic)))
+    first = said.get("contract-since") if said.get("contract") == contract.fingerprint else None
     if first is None:
         return []
     # Every check asks: by the moment the months before are left out.
-    since = GreaterThan(term="logged", value=first.isoformat())
+    since = GreaterThan(term="logged", value=first)
     appeared = {row["column"] for row in _logged(catalog, topic, since) if row["change"] == NEW_COLUMN}
     return sorted(appeared - set(contract.column_names))
 
@@ -96,7 +97,7 @@ def _append(catalog: Catalog, topic: str, change: str, rows: Iterable[Mapping[st
 
 def ensure_drift_log(catalog: Catalog) -> Table:
     """The one log of all topics' drift. A home of old has one without the later columns."""
-    log = ensure_table(catalog, DRIFT_LOG, DRIFT_SCHEMA, DRIFT_PARTITIONS)
+    log = ensure_table(catalog, DRIFT_LOG, DRIFT_SCHEMA, DRIFT_PARTITIONS, SHARED)
     if len(log.schema().fields) < len(DRIFT_SCHEMA.fields):
         with log.update_schema() as update:
             update.union_by_name(DRIFT_SCHEMA)

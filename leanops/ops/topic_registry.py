@@ -16,8 +16,9 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
 
 from leanops.contracts.manifest import Manifest
-from leanops.inventory import table_totals
+from leanops.inventory import row_count
 from leanops.names import OPS_DB, Layer, table
+from leanops.raw.table import landings
 from leanops.tables import ensure_table
 
 REGISTRY = (OPS_DB, "topic_registry")
@@ -49,16 +50,17 @@ def topic_states(catalog: Catalog, manifest: Manifest, closed_gates: Mapping[str
     first_seen = _first_seen(catalog)
     landed = {name for _, name in catalog.list_tables(table(Layer.RAW, "")[0])}
     for topic in manifest.topics:
-        raw = table(Layer.RAW, topic.name)
-        totals = table_totals(catalog.load_table(raw)) if raw[1] in landed else None
+        name = table(Layer.RAW, topic.name)
+        raw = catalog.load_table(name) if name[1] in landed else None
+        moments = landings(raw)
         usual = "ERROR" if topic.contract_problem else "READY" if topic.contract else "BUFFERING"
         yield TopicState(
             topic=topic.name,
             state=closed_gates.get(topic.name, usual),
             contract_version=topic.contract.version if topic.contract else None,
-            raw_rows=totals.rows if totals else 0,
-            first_seen=first_seen.get(topic.name) or (totals.first_commit if totals else None),
-            last_seen=totals.last_commit if totals else None,
+            raw_rows=row_count(raw) if raw else 0,
+            first_seen=first_seen.get(topic.name) or min(moments, default=None),
+            last_seen=max(moments, default=None),
         )
 
 

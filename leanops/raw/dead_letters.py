@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, In, IsNull
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -26,7 +26,7 @@ from leanops.ingestion.dead_letter_row import dead_letter_row
 from leanops.ingestion.processor import DeadLetter
 from leanops.names import RAW_DB
 from leanops.shared_tables import append_rows
-from leanops.tables import ensure_table, find_table
+from leanops.tables import SHARED, ensure_table, find_table
 
 DEAD_LETTERS = (RAW_DB, "dlq_errors")
 DEAD_LETTERS_SCHEMA = Schema(
@@ -66,7 +66,7 @@ class Outcome(StrEnum):
 
 def ensure_dead_letters_table(catalog: Catalog) -> Table:
     """The one table of all topics' dead letters."""
-    return ensure_table(catalog, DEAD_LETTERS, DEAD_LETTERS_SCHEMA, DEAD_LETTERS_PARTITIONS)
+    return ensure_table(catalog, DEAD_LETTERS, DEAD_LETTERS_SCHEMA, DEAD_LETTERS_PARTITIONS, SHARED)
 
 
 def save_dead_letters(
@@ -128,7 +128,7 @@ def update_dead_letters(catalog: Catalog, topic: str, changes: Mapping[str, Mapp
         changed = [{**row, **changes[row["dead_letter_id"]]} for row in rows]
         try:
             held.overwrite(pa.Table.from_pylist(changed, _ARROW), overwrite_filter=where)
-        except CommitFailedException:
+        except (CommitFailedException, ValidationException):
             continue
         return len(changed)
     raise LandingConflict("The dead letters were committed to by others time and again.", "Run the same again.")

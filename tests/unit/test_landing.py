@@ -16,11 +16,11 @@ from pyiceberg.table.snapshots import Operation, Summary
 
 from leanops.errors import DiskFull, EnvelopesInvalid, LandingConflict, LandingFileUnreadable
 from leanops.home import Home
-from leanops.inventory import TableDay, TableTotals, table_day, table_totals
+from leanops.inventory import TableDay, row_count, table_day
 from leanops.raw import landing
 from leanops.raw.files import RawFiles
 from leanops.raw.landing import Landed, land_file
-from leanops.raw.table import ensure_raw_table, last_landing_seq
+from leanops.raw.table import ensure_raw_table, landings, last_landing_seq
 from leanops_resources.catalog import LocalCatalog
 
 from .conftest import PROCESSES, InProcesses, NoRoomBeyond, Together
@@ -416,9 +416,9 @@ def test_a_topic_that_never_landed_has_empty_days(catalog: Catalog) -> None:
     )
 
 
-def test_the_totals_of_a_table_are_its_rows_and_when_it_grew(catalog: Catalog, land: Land, write: Write) -> None:
-    assert table_totals(ensure_raw_table(catalog, "orders")) == TableTotals(rows=0, first_commit=None, last_commit=None)
+def test_a_table_tells_how_many_rows_it_holds_and_when_they_landed(catalog: Catalog, land: Land, write: Write) -> None:
+    assert (row_count(ensure_raw_table(catalog, "orders")), landings(raw(catalog))) == (0, [])
     for _ in range(2):
         land(write(GOOD))
-    first, last = (datetime.fromtimestamp(each.timestamp_ms / 1000, UTC) for each in raw(catalog).snapshots())
-    assert table_totals(raw(catalog)) == TableTotals(rows=6, first_commit=first, last_commit=last)
+    commits = [datetime.fromtimestamp(each.timestamp_ms / 1000, UTC) for each in raw(catalog).snapshots()]
+    assert (row_count(raw(catalog)), landings(raw(catalog))) == (6, commits)

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from leanops.contracts.reading import read_contract
 from leanops.errors import DiskFull, LandingConflict
 from leanops.home import Home
-from leanops.inventory import rows_by_day, table_totals
+from leanops.inventory import row_count, rows_by_day
 from leanops.pending import pending
 from leanops.raw import numbering
 from leanops.raw.files import ARROW_SCHEMA, RawFiles
@@ -115,7 +115,7 @@ def test_nothing_but_the_numbers_changes(raw: Table) -> None:
     before, by_day = everything_but_numbers(raw), rows_by_day(raw)
     number_rows(raw)
     assert everything_but_numbers(raw) == before
-    assert (rows_by_day(raw), table_totals(raw).rows) == (by_day, 4)
+    assert (rows_by_day(raw), row_count(raw)) == (by_day, 4)
 
 
 def test_rows_of_several_days_in_several_chunks_are_numbered_without_gaps(
