@@ -165,6 +165,10 @@ class DrainIncomplete(ProblemsError):
     """Some topics could not be drained to their end. The others were."""
 
 
+class MaintenanceIncomplete(ProblemsError):
+    """Some tables could not be maintained. The others were."""
+
+
 class BuildOvertaken(LeanOpsError):
     """Another build of the same table has committed first."""
 

@@ -28,6 +28,7 @@ def defs() -> dg.Definitions:
     from leanops_assets.lost_runs import lost_runs
     from leanops_assets.manifests import planned_manifest
     from leanops_assets.ops.error_groups import build_error_groups
+    from leanops_assets.ops.maintenance import build_maintenance_job
     from leanops_assets.ops.reconciliation_log import build_reconciliation_log
     from leanops_assets.ops.retention import build_retention_job
     from leanops_assets.ops.topic_registry import build_topic_registry
@@ -59,6 +60,7 @@ def defs() -> dg.Definitions:
             drain,
             build_dead_letters_job(settings),
             build_dlq_retention_job(),
+            build_maintenance_job(manifest, settings),
             build_retention_job(manifest, settings),
             jobs.tick,
             jobs.ledger,

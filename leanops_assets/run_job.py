@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from leanops.errors import RunFailed
 from leanops.home import Home
 from leanops.settings import Settings
 from leanops_assets.instance import dagster_instance
@@ -25,3 +26,22 @@ def run_job(settings: Settings, name: str, op: str, config: Mapping[str, Any]) -
                 instance=instance, run_config={**QUIET, "ops": {op: {"config": dict(config)}}}, raise_on_error=False
             )
         )
+
+
+def rows_told(run: dg.ExecuteInProcessResult, name: str) -> list[dict[str, Any]]:
+    """The rows that a run's step shows under a name; also where it failed because of what some of them say."""
+    for event in run.all_events:
+        if shown := _metadata(event).get(name):
+            rows: list[dict[str, Any]] = shown.value
+            return rows
+    if run.success:
+        return []
+    job = run.dagster_run.job_name
+    raise RunFailed(f"The job {job} failed (run {run.run_id}).", "`make dev` shows it under Runs.")
+
+
+def _metadata(event: dg.DagsterEvent) -> Mapping[str, Any]:
+    if event.is_successful_output:
+        return event.step_output_data.metadata
+    failed = event.step_failure_data.user_failure_data if event.is_step_failure else None
+    return failed.metadata if failed else {}

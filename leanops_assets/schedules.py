@@ -7,6 +7,8 @@
 | error_groups_hourly | every hour, at 20 past | draws `ops_db.error_groups` anew |
 | ledger_nightly | every day at 02:30 UTC | draws up the ledger of all topics over all days |
 | dlq_retention_nightly | every day at 03:30 UTC | removes the bodies of closed dead letters after 14 days |
+| maintenance_nightly | every day at 03:00 UTC | compacts files, expires snapshots (`ops/maintenance.py`) |
+| maintenance_weekly | Sundays at 05:00 UTC | that, and removes lost files |
 | retention_nightly | every day at 04:00 UTC | removes what Dagster wrote down of old runs (`ops/retention.py`) |
 """
 
@@ -17,9 +19,12 @@ _CRONS = {
     "freshness_hourly": ("freshness", "10 * * * *"),
     "error_groups_hourly": ("error_groups", "20 * * * *"),
     "ledger_nightly": ("ledger", "30 2 * * *"),
+    "maintenance_nightly": ("maintenance", "0 3 * * *"),
+    "maintenance_weekly": ("maintenance", "0 5 * * 0"),
     "dlq_retention_nightly": ("dlq_retention", "30 3 * * *"),
     "retention_nightly": ("retention", "0 4 * * *"),
 }
+_CONFIGS = {"maintenance_weekly": {"ops": {"maintain": {"config": {"weekly": True}}}}}
 
 
 def schedules() -> list[dg.ScheduleDefinition]:
@@ -29,6 +34,7 @@ def schedules() -> list[dg.ScheduleDefinition]:
             name=name,
             job_name=job,
             cron_schedule=cron,
+            run_config=_CONFIGS.get(name),
             execution_timezone="UTC",
             default_status=dg.DefaultScheduleStatus.RUNNING,
         )

@@ -17,6 +17,7 @@ from leanops_cli.gate import pause, resume
 from leanops_cli.inject import inject, inject_check
 from leanops_cli.land import land
 from leanops_cli.ledger import ledger
+from leanops_cli.maintain import maintain
 from leanops_cli.schema import schema
 from leanops_cli.spark import spark
 from leanops_cli.sql import sql
@@ -41,6 +42,7 @@ app.command()(tick)
 app.command()(ledger)
 app.command()(trace)
 app.command()(errors)
+app.command()(maintain)
 app.command()(pause)
 app.command()(resume)
 app.command()(sql)

@@ -1,0 +1,176 @@
+"""Maintenance between any two builds: other files, other snapshots, the same rows, and the same builds after it."""
+
+import os
+import time
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+from leanops import maintenance
+from leanops.curated.build import build_curated
+from leanops.home import Home
+from leanops.ledger.draw_up import draw_up
+from leanops.maintenance import LOST, maintain_nightly, maintain_weekly, read_by_next
+from leanops.names import SOURCE, Layer, table
+from leanops.pending import pending
+from leanops.standardized.build import build_standardized
+from leanops_resources.catalog import LocalCatalog
+from tests.large import take_for_large
+from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
+
+LAYERS = (Layer.RAW, *SOURCE)
+
+
+@pytest.fixture(scope="module")
+def topic(shared_home: Home, shared_spark: SparkSession) -> Callable[[str], Records]:
+    catalog = LocalCatalog(shared_home).load()
+    return lambda name: Records(name, shared_home, catalog, shared_spark)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maintenance has something to do as soon as anything has happened."""
+    monkeypatch.setattr(maintenance, "SNAPSHOTS", 1)
+    monkeypatch.setattr(maintenance, "YOUNG", timedelta(0))
+    monkeypatch.setattr(maintenance, "MANY_MANIFESTS", 1)
+    monkeypatch.setattr(maintenance, "MANY_FILES", 2)
+
+
+def maintain(records: Records, *layers: Layer, weekly: bool = False) -> dict[str, int]:
+    """Maintain the topic's tables; all that was done to them."""
+    done: dict[str, int] = {}
+    for layer in layers or LAYERS:
+        held = records.catalog.load_table(table(layer, records.name))
+        counts = maintain_nightly(lambda: records.spark, held, read_by_next(records.catalog, records.name, layer))
+        if weekly:
+            counts += maintain_weekly(lambda: records.spark, held.refresh())
+        done |= {name: done.get(name, 0) + count for name, count in counts.items()}
+    return done
+
+
+def standardized(records: Records) -> Table:
+    return records.catalog.load_table(table(Layer.STANDARDIZED, records.name))
+
+
+def files(records: Records, layer: Layer) -> list[Path]:
+    place = Path(records.catalog.load_table(table(layer, records.name)).location().removeprefix("file://"))
+    return [path for path in place.rglob("*") if path.is_file() and not path.name.startswith(".")]
+
+
+def let_files_grow_old(records: Records) -> None:
+    then = time.time() - LOST.total_seconds() - 60
+    for layer in LAYERS:
+        for path in files(records, layer):
+            os.utime(path, (then, then))
+
+
+def closes(records: Records) -> bool:
+    accounts = [
+        each
+        for layer in SOURCE
+        for each in draw_up(lambda: records.spark, records.catalog, records.name, CONTRACT, layer)
+    ]
+    return bool(accounts) and all(each.is_clean for each in accounts)
+
+
+@pytest.mark.parametrize("are_large", [False, True], ids=["small tables", "large tables"])
+def test_between_any_two_builds_it_changes_no_row_and_no_later_build(
+    topic: Callable[[str], Records], are_large: bool, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calm, kept_up = topic(f"calm_{are_large}"), topic(f"kept_up_{are_large}")
+    take_for_large(monkeypatch, are_large)
+    had_deleted_positions = False
+    for records in (calm, kept_up):
+        done: dict[str, int] = {}
+        for messages in (FIRST, SECOND, THIRD):
+            records.land(messages)
+            records.build()
+            if records is kept_up:
+                had_deleted_positions |= maintenance._has_deleted_positions(standardized(records))
+                let_files_grow_old(records)
+                done |= maintain(records, weekly=True)
+    assert done.keys() >= {"files_compacted", "manifests_rewritten", "snapshots_expired", "files_removed"}
+    assert had_deleted_positions == are_large
+    assert _without_names(kept_up.tables()) == _without_names(calm.tables())
+    assert closes(kept_up)
+    assert pending(kept_up.catalog, kept_up.name, CONTRACT) is None
+    for layer in LAYERS:
+        assert len(kept_up.catalog.load_table(table(layer, kept_up.name)).metadata.snapshots) <= 3
+
+
+def test_small_files_of_a_day_become_one_and_other_days_stay_as_they_are(topic: Callable[[str], Records]) -> None:
+    records = topic("compacted")
+    for number in range(maintenance.MANY_FILES):
+        records.land([message(f"a{number}", 1, key=f"a{number}", amount=1), *FIRST[2:]][: 1 if number else 2])
+        records.build()
+    before = records.tables()
+    assert maintain(records)["files_compacted"] == 3 * maintenance.MANY_FILES
+    for layer in LAYERS:
+        held = records.catalog.load_table(table(layer, records.name))
+        by_day = sorted(str(task.file.partition[0]) for task in held.scan().plan_files())
+        assert len(by_day) == 2
+        assert len(set(by_day)) == 2
+    assert records.tables() == before
+    assert closes(records)
+    assert maintain(records) == {}
+
+
+def test_a_build_after_a_compaction_tells_of_the_days_that_it_changed_itself(topic: Callable[[str], Records]) -> None:
+    records = topic("other_days")
+    for number in range(maintenance.MANY_FILES):
+        records.land([message(f"a{number}", 1, key=f"a{number}", amount=1)])
+        records.build()
+    assert maintain(records)["files_compacted"]
+    records.land([message("b", 2, key="b", amount=1)])
+    assert (found := pending(records.catalog, records.name, CONTRACT))
+    assert found.days == {date(2026, 1, 2)}
+    for build in (build_standardized, build_curated):
+        built = build(lambda: records.spark, records.catalog, records.name, CONTRACT)
+        assert built.days == {date(2026, 1, 2)}
+
+
+def test_a_layer_that_lags_behind_finds_all_that_it_has_not_taken_in(
+    topic: Callable[[str], Records], at_once: None
+) -> None:
+    records = topic("lagging")
+    records.land(FIRST)
+    records.build()
+    for messages in (SECOND, THIRD):
+        records.land(messages)
+        records.standardize()
+    assert maintain(records, Layer.STANDARDIZED).get("snapshots_expired", 0) == 0
+    built = build_curated(lambda: records.spark, records.catalog, records.name, CONTRACT)
+    assert built.part
+    assert built.part.after == len(FIRST)
+    assert closes(records)
+    assert maintain(records, Layer.STANDARDIZED)["snapshots_expired"] > 0
+
+
+def test_files_that_nothing_refers_to_go_when_nobody_can_be_at_work_on_them(topic: Callable[[str], Records]) -> None:
+    records = topic("lost")
+    records.land(FIRST)
+    records.build()
+    let_files_grow_old(records)
+    place = files(records, Layer.CURATED)[0].parent
+    old, young = place / "old.parquet", place / "young.parquet"
+    for path in (old, young):
+        path.write_bytes(b"what a build that was killed has left")
+    then = time.time() - LOST.total_seconds() - 60
+    os.utime(old, (then, then))
+    before = set(files(records, Layer.CURATED))
+    done = maintain(records, Layer.CURATED, weekly=True)
+    assert done == {"lost_files_removed": 1}
+    assert set(files(records, Layer.CURATED)) == before - {old}
+    assert closes(records)
+
+
+def _without_names(tables: dict[Layer, list[dict[str, Any]]]) -> dict[Layer, list[dict[str, Any]]]:
+    return {
+        layer: [{name: value for name, value in row.items() if name != "topic_name"} for row in rows]
+        for layer, rows in tables.items()
+    }
