@@ -28,6 +28,7 @@ JARS = (
 )
 _STARTED = re.compile(r"Spark Connect server started at: \S+:(\d+)")
 _LOOK_SECONDS = 2.0
+_LOG_BYTES = 16 * 2**20
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -123,6 +124,8 @@ def _log_and_record(server: subprocess.Popen[str], settings: Settings, home: Hom
     for line in server.stdout:
         sys.stdout.write(line)
         sys.stdout.flush()
+        with suppress(OSError):
+            keep_short(home.logs / "spark.log")
         if started := _STARTED.search(line):
             Server(
                 keeper=OneProcess.of(os.getpid()),
@@ -132,6 +135,13 @@ def _log_and_record(server: subprocess.Popen[str], settings: Settings, home: Hom
                 master=settings.spark_master,
                 driver_memory=settings.spark_driver_memory,
             ).save(home)
+
+
+def keep_short(log: Path) -> None:
+    """A log that has grown long becomes the one before. It is written on, so it is emptied and not put aside."""
+    if log.stat().st_size > _LOG_BYTES:
+        shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+        os.truncate(log, 0)
 
 
 if __name__ == "__main__":

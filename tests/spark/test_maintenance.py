@@ -3,22 +3,29 @@
 import os
 import time
 from collections.abc import Callable
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import And, EqualTo, In
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from leanops import maintenance
 from leanops.curated.build import build_curated
+from leanops.errors import BuildOvertaken
 from leanops.home import Home
 from leanops.ledger.draw_up import draw_up
 from leanops.maintenance import LOST, maintain_nightly, maintain_weekly, read_by_next
 from leanops.names import SOURCE, Layer, table
 from leanops.pending import pending
+from leanops.shared_tables import replace_own
 from leanops.standardized.build import build_standardized
+from leanops.standardized.table import ensure_parse_errors_table
 from leanops_resources.catalog import LocalCatalog
 from tests.large import take_for_large
 from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
@@ -167,6 +174,44 @@ def test_files_that_nothing_refers_to_go_when_nobody_can_be_at_work_on_them(topi
     assert done == {"lost_files_removed": 1}
     assert set(files(records, Layer.CURATED)) == before - {old}
     assert closes(records)
+
+
+@pytest.mark.parametrize("way", ["adds", "replaces some", "replaces all"])
+def test_rows_that_a_topic_changes_in_a_shared_table_during_a_compaction_are_neither_lost_nor_doubled(
+    topic: Callable[[str], Records], way: str, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, errors = topic("unused"), ensure_parse_errors_table(topic("unused").catalog).name()
+    name = way.replace(" ", "_")
+
+    def shared() -> Table:
+        return records.catalog.load_table(errors)
+
+    def rows(*ids: str) -> pa.Table:
+        row = {"topic_name": name, "publish_time": datetime(2026, 1, 1, tzinfo=UTC)}
+        return pa.Table.from_pylist([{**row, "message_id": each} for each in ids], schema_to_pyarrow(shared().schema()))
+
+    replace_own(shared(), rows("a", "b"), None)
+    replace_own(shared(), rows("c"), None)
+    own = EqualTo(term="topic_name", value=name)
+    some = And(own, In(term="message_id", literals={"a", "c"}))
+    which = {"adds": None, "replaces some": some, "replaces all": own}[way]
+    real, compacted = SqlCatalog.commit_table, list[int]()
+
+    def commit_after_a_compaction(self: SqlCatalog, *change: Any) -> Any:
+        if not compacted:
+            done = maintain_nightly(lambda: records.spark, shared(), is_shared=True)
+            compacted.append(done["files_compacted"])
+        return real(self, *change)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", commit_after_a_compaction)
+    try:
+        replace_own(shared(), rows("new"), which)
+    except BuildOvertaken:
+        # A build takes what is left to do up again.
+        replace_own(shared(), rows("new"), which)
+    assert compacted[0] >= 2
+    left = sorted(row["message_id"] for row in shared().scan(own).to_arrow().to_pylist())
+    assert left == {"adds": ["a", "b", "c", "new"], "replaces some": ["b", "new"], "replaces all": ["new"]}[way]
 
 
 def _without_names(tables: dict[Layer, list[dict[str, Any]]]) -> dict[Layer, list[dict[str, Any]]]:
