@@ -1,20 +1,24 @@
 """PyIceberg's catalog in SQL, spared what it does again and again.
 
-Metadata that a process has parsed before is not parsed again. And a transaction knows what its table becomes until
-something is added to it: PyIceberg would copy all metadata, with every snapshot, each time that one of a dozen places
-asks. Of a small build both were a fifth.
+A table is found by a question that is put together once. Metadata that a process has parsed before is not parsed again.
+And a transaction knows what its table becomes until something is added to it: PyIceberg would copy all metadata, with
+every snapshot, each time that one of a dozen places asks. Of a small build all that was a quarter.
 """
 
 import logging
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from io import BytesIO
+from typing import Any
 
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.serializers import Compressor, FromByteStream
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableUpdate, update_table_metadata
+from pyiceberg.typedef import Identifier
+from sqlalchemy import Select, bindparam, select
 
 _KEPT = 512
 
@@ -25,17 +29,32 @@ logging.getLogger("pyiceberg.catalog").setLevel(logging.ERROR)
 class QuickCatalog(SqlCatalog):
     """The catalog, in which tables are quick to load and to commit to."""
 
-    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
-        location = str(orm_table.metadata_location)
+    def load_table(self, identifier: str | Identifier) -> Table:
+        namespace, name = self.namespace_to_string(self.namespace_from(identifier)), self.table_name_from(identifier)
+        with self.engine.connect() as connection:
+            location = connection.execute(self._place, {"namespace": namespace, "name": name}).scalar()
+        if location is None:
+            raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
         with load_file_io(self.properties, location).new_input(location).open() as file:
             metadata = _parsed(location, file.read())
         return _QuickTable(
-            identifier=(*self.identifier_to_tuple(str(orm_table.table_namespace)), str(orm_table.table_name)),
+            identifier=(*self.identifier_to_tuple(namespace), name),
             metadata=metadata,
             metadata_location=location,
             io=self._load_file_io(metadata.properties, location),
             catalog=self,
         )
+
+    @cached_property
+    def _place(self) -> Select[Any]:
+        """The question where a table's metadata is, put together once: PyIceberg does so for each of 40 in a step."""
+        asked = select(IcebergTables.metadata_location).where(
+            IcebergTables.catalog_name == self.name,
+            IcebergTables.table_namespace == bindparam("namespace"),
+            IcebergTables.table_name == bindparam("name"),
+        )
+        is_table = self._iceberg_type_filter()
+        return asked if is_table is None else asked.where(is_table)
 
 
 @lru_cache(_KEPT)

@@ -22,7 +22,7 @@ from leanops.contracts.model import Contract
 from leanops.curated.built import CuratedBuild
 from leanops.curated.table import KEY_COLUMNS, envelope_names
 from leanops.curated.transform import BROKEN, IS_BROKEN, RULES, judged
-from leanops.few_rows import few_rows, rows_called
+from leanops.few_rows import arrow_of, few_rows, rows_called
 from leanops.picked import Picked
 from leanops.replacement import Gone
 from leanops.shared_tables import replace_own
@@ -90,7 +90,7 @@ class FewRows:
         rows = few_rows(self.source, columns, self.part.filter, snapshot_id)
         if not rows.num_rows:
             return rows.append_column(IS_BROKEN, pa.array([], pa.bool_())).append_column(RULES, pa.array([]))
-        return self.sessions().createDataFrame(rows).transform(judged, self.contract).toArrow()
+        return arrow_of(self.sessions().createDataFrame(rows).transform(judged, self.contract, columns))
 
     def _errors(self, rows: pa.Table, broken: Sequence[Row]) -> _Errors:
         """Errors of the rows that are broken now, and of records that are not any more, which are closed."""

@@ -1,6 +1,6 @@
 """Standardized to Curated, one function per step of the spec, each from DataFrame to DataFrame."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import reduce
 from operator import or_
 
@@ -20,17 +20,19 @@ IS_BROKEN = "_is_broken"
 _RULE = "struct<column: string, rule: string, value: string>"
 
 
-def judged(standardized: DataFrame, contract: Contract) -> DataFrame:
+def judged(standardized: DataFrame, contract: Contract, held: Collection[str] | None = None) -> DataFrame:
     """Every row with the contract's columns, typed, whether it breaks a rule, and every rule that it breaks.
 
-    Each text is cast once. The list of rules is apart from whether there is one: Spark cannot compile a list, and does
-    not look at it where only rows that are kept are asked for.
+    Where it is not said which columns are `held`, Spark is asked. Each text is cast once. The list of rules is apart
+    from whether there is one: Spark cannot compile a list, and does not look at it where only rows that are kept are
+    asked for.
     """
     columns = list(enumerate(contract.payload_columns))
-    texts = [_text(standardized, column.name) for _, column in columns]
+    held = standardized.columns if held is None else held
+    texts = [_text(held, column.name) for _, column in columns]
     cast = standardized.select(
         *KEY_COLUMNS,
-        *(_text(standardized, name).alias(name) for name in envelope_names(contract)),
+        *(_text(held, name).alias(name) for name in envelope_names(contract)),
         *(text.alias(f"_text_{i}") for i, text in enumerate(texts)),
         *(strict_cast(texts[i], str(each.type), each.format).alias(f"_value_{i}") for i, each in columns),
     )
@@ -65,9 +67,9 @@ def broken(rows: DataFrame, topic: str, contract: Contract) -> DataFrame:
     )
 
 
-def _text(standardized: DataFrame, name: str) -> Column:
+def _text(held: Collection[str], name: str) -> Column:
     """The column's text, or NULL in every row while no message has had the field yet."""
-    return F.col(name) if name in standardized.columns else F.lit(None).cast("string")
+    return F.col(name) if name in held else F.lit(None).cast("string")
 
 
 def _value(text: Column, value: Column, column: PayloadColumn) -> Column:
