@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import definitions, engine, fleet, ingestion, landing, ledger, payloads
+from benchmarks import definitions, engine, fleet, ingestion, landing, ledger, maintenance, payloads
 from benchmarks.engine_data import SHRINK
 from benchmarks.report import Section
 
@@ -28,6 +28,7 @@ BENCHMARKS: Mapping[str, tuple[Callable[[Path], Section], ...]] = {
     "ledger": (ledger.measure_ledger,),
     "trace": (ledger.measure_trace,),
     "memory": (engine.measure_memory,),
+    "maintenance": (maintenance.measure,),
     "fleet": (fleet.measure,),
 }
 BUSY = 1.5

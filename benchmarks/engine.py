@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 
-import grpc
+import grpc  # type: ignore[import-untyped]
 import psutil
 from pyiceberg.catalog import Catalog
 from pyspark.errors import PySparkException

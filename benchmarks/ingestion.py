@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import boto3
+import boto3  # type: ignore[import-untyped]
 
 from benchmarks.landing import payload_of, write_messages
 from benchmarks.report import Section

@@ -18,13 +18,16 @@ LAYERS = (Layer.STANDARDIZED, Layer.CURATED)
 def measure_ledger(folder: Path) -> Section:
     """Build a day from scratch, then draw up its ledger."""
     warm, history = History("warm", sized(50_000), days=1), History("orders", MESSAGES, days=1)
-    rows: list[tuple[str, str, str]] = []
+    rows: list[tuple[str, ...]] = []
     with Platform.in_folder(folder) as platform:
         spark = platform.session()
         for each in (warm, history):
             land_history(platform.catalog, each)
             built = both_layers(platform, spark, each)
-            drawn = [seconds_of(draw_up, spark, platform.catalog, each.topic, each.contract, layer) for layer in LAYERS]
+            drawn = [
+                seconds_of(draw_up, lambda: spark, platform.catalog, each.topic, each.contract, layer)
+                for layer in LAYERS
+            ]
             say(f"{each.topic}: built in {built}, ledger in {drawn}")
         for layer, took, ledger in zip(LAYERS, built, drawn, strict=True):
             rows.append((layer.value, f"{took:.1f}", f"{ledger:.1f}", f"{ledger / took:.2f}"))

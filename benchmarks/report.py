@@ -1,5 +1,6 @@
 """How a measurement is told: a heading, a table, and what to know about it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
@@ -10,7 +11,7 @@ class Section:
 
     title: str
     columns: tuple[str, ...]
-    rows: list[tuple[object, ...]]
+    rows: Sequence[tuple[object, ...]]
     note: str
     measured: date = field(default_factory=lambda: datetime.now(UTC).date())
 

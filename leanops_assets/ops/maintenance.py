@@ -42,6 +42,7 @@ COLUMNS = (
     "lost_files_removed",
     "said",
 )
+_SHOWN = 100
 _Identifier = tuple[str, str]
 
 
@@ -93,7 +94,7 @@ def build_maintenance_job(manifest: Manifest, settings: Settings) -> dg.JobDefin
             "tables": len(tables),
             **totals,
             MAINTAINED: dg.MetadataValue.json(rows),
-            "table": markdown_table(COLUMNS, ([row[name] for name in COLUMNS] for row in rows), signs=200),
+            "table": markdown_table(COLUMNS, ([row[name] for name in COLUMNS] for row in rows[:_SHOWN]), signs=200),
         }
         if problems := [Problem(each.name, each.problem) for each in told if each.problem]:
             hint = "No row has changed; what is left to do is done by the next night."

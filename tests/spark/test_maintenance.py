@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import And, EqualTo, In
@@ -69,6 +70,12 @@ def files(records: Records, layer: Layer) -> list[Path]:
     return [path for path in place.rglob("*") if path.is_file() and not path.name.startswith(".")]
 
 
+def has_bloom_filter(file: str, column: str) -> bool:
+    group = pq.read_metadata(file.removeprefix("file://").removeprefix("file:")).row_group(0)
+    found = [group.column(number) for number in range(group.num_columns)]
+    return any(each.path_in_schema == column and each.bloom_filter_length for each in found)
+
+
 def let_files_grow_old(records: Records) -> None:
     then = time.time() - LOST.total_seconds() - 60
     for layer in LAYERS:
@@ -119,9 +126,10 @@ def test_small_files_of_a_day_become_one_and_other_days_stay_as_they_are(topic: 
     assert maintain(records)["files_compacted"] == 3 * maintenance.MANY_FILES
     for layer in LAYERS:
         held = records.catalog.load_table(table(layer, records.name))
-        by_day = sorted(str(task.file.partition[0]) for task in held.scan().plan_files())
-        assert len(by_day) == 2
-        assert len(set(by_day)) == 2
+        by_day = {task.file.partition[0]: task.file.file_path for task in held.scan().plan_files()}
+        assert len(by_day) == len(list(held.scan().plan_files())) == 2
+        key = "message_id" if layer is Layer.RAW else "idempotency_key"
+        assert all(has_bloom_filter(path, key) for path in by_day.values())
     assert records.tables() == before
     assert closes(records)
     assert maintain(records) == {}
