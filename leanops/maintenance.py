@@ -3,7 +3,7 @@
 | every | what | where |
 |---|---|---|
 | night | `rewrite_data_files`, to files of up to 256 MB | a partition has `MANY_FILES` or more that are small |
-| night | `rewrite_manifests` | there are more than `MANY_MANIFESTS` |
+| night | `rewrite_manifests` | more than `MANY_MANIFESTS`; otherwise where they stand for topics (`manifests.py`) |
 | night | `expire_snapshots` | any of them is of no use (`expirable`) |
 | week | `rewrite_position_delete_files` | any row is deleted by its position |
 | week | `remove_orphan_files` | everywhere: files that no snapshot refers to, once they are 72 hours old |
@@ -24,10 +24,11 @@ from pyspark.sql import Row, SparkSession
 
 from leanops.commits import checkpoint_of, last_build
 from leanops.inventory import row_count
+from leanops.manifests import arrange
 from leanops.names import CATALOG, SOURCE, Layer
 from leanops.names import table as table_name
 from leanops.slices import sized
-from leanops.tables import find_table
+from leanops.tables import find_table, is_by_topic
 
 SNAPSHOTS = 20
 """How many are kept in any case."""
@@ -65,7 +66,9 @@ def maintain_nightly(
         done["files_compacted"] = said["rewritten_data_files_count"]
         table.refresh()
     current = table.current_snapshot()
-    if current and len(current.manifests(table.io)) > MANY_MANIFESTS:
+    if is_by_topic(table):
+        arrange(table)
+    elif current and len(current.manifests(table.io)) > MANY_MANIFESTS:
         [said] = _call(sessions, "rewrite_manifests", table, use_caching="false")
         done["manifests_rewritten"] = said["rewritten_manifests_count"]
         table.refresh()

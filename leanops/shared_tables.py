@@ -15,11 +15,15 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
+from leanops.manifests import arrange
 from leanops.replacement import fitted
-from leanops.tables import overtaken, with_many_retries
+from leanops.tables import is_by_topic, overtaken, with_many_retries
 
 SNAPSHOTS = 20
 """How many are kept; twice as many are there at most before the others go."""
+
+_COMMITS = 16
+"""After so many, manifests are looked at."""
 
 _IN_USE = timedelta(seconds=30)
 """Whoever commits looks at what has happened since the snapshot that it has read."""
@@ -29,7 +33,7 @@ def append_rows(table: Table, rows: pa.Table) -> None:
     """Add rows in one commit."""
     with_many_retries(table)
     table.append(rows)
-    _forget_snapshots(table)
+    _keep_up(table)
 
 
 def replace_own(table: Table, rows: pa.Table, own: BooleanExpression | None) -> None:
@@ -50,7 +54,14 @@ def replace_own(table: Table, rows: pa.Table, own: BooleanExpression | None) -> 
                 table.overwrite(rows, own) if rows.num_rows else table.delete(own)
     except (CommitFailedException, ValidationException) as error:
         raise overtaken(table) from error
+    _keep_up(table)
+
+
+def _keep_up(table: Table) -> None:
+    """Now and then, see to it that a table of many commits stays quick to commit to."""
     _forget_snapshots(table)
+    if table.metadata.next_sequence_number() % _COMMITS == 0 and is_by_topic(table):
+        arrange(table)
 
 
 def _forget_snapshots(table: Table) -> None:

@@ -11,6 +11,8 @@ from pyiceberg.table import Table
 
 from leanops.errors import BuildOvertaken
 
+_MERGES = "commit.manifest-merge.enabled"
+
 
 def _found_by(column: str) -> Mapping[str, str]:
     """How rows are found by a column of which a tick asks for thousands of values at once.
@@ -32,7 +34,7 @@ PROPERTIES: Mapping[str, str] = {
     "write.target-file-size-bytes": "268435456",
     "commit.manifest.target-size-bytes": "8388608",
     # A table that gets small commits all day is planned from a few manifests, not from one per commit.
-    "commit.manifest-merge.enabled": "true",
+    _MERGES: "true",
     "commit.manifest.min-count-to-merge": "20",
     "write.parquet.compression-codec": "zstd",
     # Each commit writes all metadata anew; nothing else would ever remove what was written before.
@@ -46,6 +48,13 @@ SHARED: Mapping[str, str] = {
     "write.metadata.previous-versions-max": "100",
 }
 """Of tables that all topics commit to."""
+
+BY_TOPIC: Mapping[str, str] = {
+    **SHARED,
+    # Put together by size, they would hold all topics: `leanops/manifests.py` puts those of neighbours together.
+    _MERGES: "false",
+}
+"""Of such tables whose first partition field is the topic."""
 
 LANDED: Mapping[str, str] = {**PROPERTIES, **_found_by("message_id")}
 """Of tables of messages as they landed. Landing writes files like that by itself; a compaction has to be told."""
@@ -84,6 +93,11 @@ def with_many_retries(table: Table) -> None:
 def _retry(table: Table, how: Mapping[str, str]) -> None:
     """Say to this process alone how it is to commit."""
     table.metadata = table.metadata.model_copy(update={"properties": {**table.properties, **how}})
+
+
+def is_by_topic(table: Table) -> bool:
+    """Whether a table's manifests are arranged by topic."""
+    return table.properties.get(_MERGES) == "false"
 
 
 def overtaken(table: Table) -> BuildOvertaken:

@@ -28,7 +28,7 @@ from leanops.contracts.column_types import ColumnType
 from leanops.contracts.model import Contract
 from leanops.errors import ContractBreaking
 from leanops.names import Layer, table
-from leanops.tables import KEYED, SHARED, ensure_table
+from leanops.tables import BY_TOPIC, KEYED, ensure_table
 
 _ICEBERG_TYPES: dict[str, IcebergType] = {
     "STRING": StringType(),
@@ -128,7 +128,7 @@ def _contract_type(kind: IcebergType) -> ColumnType:
 
 def ensure_errors_table(catalog: Catalog) -> Table:
     """The one table of all topics' contract errors."""
-    return ensure_table(catalog, table(Layer.ERRORS, ""), ERRORS_SCHEMA, ERRORS_PARTITIONS, SHARED)
+    return ensure_table(catalog, table(Layer.ERRORS, ""), ERRORS_SCHEMA, ERRORS_PARTITIONS, BY_TOPIC)
 
 
 def curated_schema(contract: Contract) -> Schema:

@@ -22,7 +22,7 @@ from leanops.standardized.flatten_plan import (
     FlattenPlan,
     column_from_comment,
 )
-from leanops.tables import KEYED, SHARED, ensure_table
+from leanops.tables import BY_TOPIC, KEYED, ensure_table
 
 STANDARDIZED_SCHEMA = Schema(
     NestedField(1, "message_id", StringType(), required=True),
@@ -71,7 +71,7 @@ def reshape_standardized_table(made: Table) -> None:
 
 def ensure_parse_errors_table(catalog: Catalog) -> Table:
     """The one table of all topics' parse errors."""
-    return ensure_table(catalog, table(Layer.PARSE_ERRORS, ""), PARSE_ERRORS_SCHEMA, PARSE_ERRORS_PARTITIONS, SHARED)
+    return ensure_table(catalog, table(Layer.PARSE_ERRORS, ""), PARSE_ERRORS_SCHEMA, PARSE_ERRORS_PARTITIONS, BY_TOPIC)
 
 
 def plan_of(standardized: Table, contract: Contract) -> FlattenPlan:

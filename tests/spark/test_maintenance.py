@@ -16,13 +16,13 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from leanops import maintenance
+from leanops import maintenance, manifests, shared_tables
 from leanops.curated.build import build_curated
 from leanops.errors import BuildOvertaken
 from leanops.home import Home
 from leanops.ledger.draw_up import draw_up
 from leanops.maintenance import LOST, maintain_nightly, maintain_weekly, read_by_next
-from leanops.names import SOURCE, Layer, table
+from leanops.names import SOURCE, Layer, spark_table, table
 from leanops.pending import pending
 from leanops.shared_tables import replace_own
 from leanops.standardized.build import build_standardized
@@ -47,6 +47,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "YOUNG", timedelta(0))
     monkeypatch.setattr(maintenance, "MANY_MANIFESTS", 1)
     monkeypatch.setattr(maintenance, "MANY_FILES", 2)
+    monkeypatch.setattr(manifests, "LOOSE", 1)
+    monkeypatch.setattr(manifests, "_LEAST", 3)
+    monkeypatch.setattr(shared_tables, "_COMMITS", 10**9)
 
 
 def maintain(records: Records, *layers: Layer, weekly: bool = False) -> dict[str, int]:
@@ -207,7 +210,9 @@ def test_rows_that_a_topic_changes_in_a_shared_table_during_a_compaction_are_nei
 
     def commit_after_a_compaction(self: SqlCatalog, *change: Any) -> Any:
         if not compacted:
-            done = maintain_nightly(lambda: records.spark, shared(), is_shared=True)
+            with monkeypatch.context() as undisturbed:
+                undisturbed.setattr(SqlCatalog, "commit_table", real)
+                done = maintain_nightly(lambda: records.spark, shared(), is_shared=True)
             compacted.append(done["files_compacted"])
         return real(self, *change)
 
@@ -220,6 +225,31 @@ def test_rows_that_a_topic_changes_in_a_shared_table_during_a_compaction_are_nei
     assert compacted[0] >= 2
     left = sorted(row["message_id"] for row in shared().scan(own).to_arrow().to_pylist())
     assert left == {"adds": ["a", "b", "c", "new"], "replaces some": ["b", "new"], "replaces all": ["new"]}[way]
+
+
+def test_spark_reads_and_changes_a_table_whose_manifests_were_arranged(
+    topic: Callable[[str], Records], at_once: None
+) -> None:
+    records = topic("unused")
+    name = ensure_parse_errors_table(records.catalog).name()
+
+    def held() -> list[tuple[str, str]]:
+        found = records.catalog.load_table(name).scan(In(term="message_id", literals={"arranged"})).to_arrow()
+        return sorted((row["topic_name"], row["message_id"]) for row in found.to_pylist())
+
+    for number in range(8):
+        shared = records.catalog.load_table(name)
+        row = {"topic_name": f"topic_{number}", "publish_time": datetime(2026, 1, 1, tzinfo=UTC)}
+        rows = pa.Table.from_pylist([{**row, "message_id": "arranged"}], schema_to_pyarrow(shared.schema()))
+        replace_own(shared, rows, None)
+    assert manifests.arrange(records.catalog.load_table(name))
+    spark_name = spark_table(Layer.PARSE_ERRORS, "")
+    seen = records.spark.read.table(spark_name).where("message_id = 'arranged'").select("topic_name", "message_id")
+    assert sorted(map(tuple, seen.collect())) == held()
+    assert len(held()) == 8
+    records.spark.sql(f"DELETE FROM {spark_name} WHERE topic_name = 'topic_3' AND message_id = 'arranged'")
+    maintain_nightly(lambda: records.spark, records.catalog.load_table(name), is_shared=True)
+    assert [topic for topic, _ in held()] == [f"topic_{number}" for number in range(8) if number != 3]
 
 
 def _without_names(tables: dict[Layer, list[dict[str, Any]]]) -> dict[Layer, list[dict[str, Any]]]:
