@@ -63,7 +63,7 @@ class Settings(BaseSettings):
         default=15, description="How often the tick looks for what has landed and builds it."
     )
     topics_per_run: PositiveInt = Field(
-        default=180,
+        default=350,
         description="How many topics the tick puts into one run at most. One with very much to build is alone.",
     )
     step_minutes: PositiveFloat = Field(

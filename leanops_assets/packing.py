@@ -11,6 +11,7 @@ long, for a busy machine, has the time it needs when it is tried again.
 """
 
 import math
+import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,12 @@ HUGE_BYTES = 64 * 2**20
 
 TOPIC_BYTES = 4 * 2**20
 """A topic takes time before its first byte, as much as this many bytes do."""
+
+WORTH_A_RUN = 60
+"""A run takes as long to request and to start as some 25 topics take to be built."""
+
+CORES = min(os.cpu_count() or 1, 4)
+"""So many runs at once build fastest; more than Spark's pool takes (`dagster.yaml`) would wait for each other."""
 
 SHARED_MINUTES = 5.0
 
@@ -79,8 +86,10 @@ def _runs(
 
 
 def packed(largest_first: "Sequence[Pending]", topics_per_run: int) -> "list[list[Pending]]":
-    """As few runs as hold all topics. They go, the largest first, where least is."""
-    runs: list[list[Pending]] = [[] for _ in range(math.ceil(len(largest_first) / topics_per_run))]
+    """As few runs as hold all topics and keep the cores busy. They go, the largest first, where least is."""
+    topics = len(largest_first)
+    count = max(math.ceil(topics / topics_per_run), min(CORES, topics // WORTH_A_RUN))
+    runs: list[list[Pending]] = [[] for _ in range(count)]
     for each in largest_first:
         min((run for run in runs if len(run) < topics_per_run), key=_work).append(each)
     return runs

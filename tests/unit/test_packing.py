@@ -4,6 +4,7 @@ from datetime import date
 import pytest
 
 from leanops.pending import Pending
+from leanops_assets import packing
 from leanops_assets.packing import HUGE_BYTES, TOPIC_BYTES, RunKind, packed, planned_runs
 
 DAY = date(2026, 1, 15)
@@ -27,6 +28,14 @@ def test_topics_of_one_size_fill_as_few_runs_as_hold_them_evenly(topics: int, si
     assert sorted({len(run) for run in runs}) == sorted(set(sizes))
     assert sum(map(len, runs)) == topics
     assert len(runs) == -(-topics // 40)
+
+
+@pytest.mark.parametrize(("cores", "topics", "runs"), [(2, 119, 1), (2, 120, 2), (2, 700, 2), (4, 700, 4), (1, 700, 2)])
+def test_many_topics_keep_all_cores_busy_and_few_share_a_run(
+    cores: int, topics: int, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "CORES", cores)
+    assert len(packed([waits(f"t{number}") for number in range(topics)], 350)) == runs
 
 
 def test_every_topic_is_in_exactly_one_run_and_no_run_is_too_full() -> None:

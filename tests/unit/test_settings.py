@@ -22,7 +22,7 @@ VARIABLES = [
     ("LEANOPS_PORT", "port", 3000, "65535", 65535),
     ("LEANOPS_CODE_SERVER_PORT", "code_server_port", 0, "4000", 4000),
     ("LEANOPS_TICK_MINUTES", "tick_minutes", 15, "5", 5),
-    ("LEANOPS_TOPICS_PER_RUN", "topics_per_run", 180, "7", 7),
+    ("LEANOPS_TOPICS_PER_RUN", "topics_per_run", 350, "7", 7),
     ("LEANOPS_STEP_MINUTES", "step_minutes", 30, "0.5", 0.5),
     ("LEANOPS_RETENTION_DAYS", "retention_days", 2, "30", 30),
     ("LEANOPS_SPARK_MASTER", "spark_master", "local[*]", "spark://host:7077", "spark://host:7077"),
