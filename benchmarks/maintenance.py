@@ -15,7 +15,7 @@ from leanops import maintenance
 from leanops.maintenance import maintain_nightly, maintain_weekly, read_by_next
 from leanops.names import SOURCE, Layer, spark_table, table
 
-TOPICS, TICKS, TICK_MESSAGES = max(20 // SHRINK, 1), 96, 40
+TOPICS, TICKS, TICK_MESSAGES = max(5 // SHRINK, 1), 96, 40
 LAYERS = (Layer.RAW, *SOURCE)
 
 
