@@ -25,13 +25,10 @@ from pyspark.sql import Row, SparkSession
 from leanops.commits import checkpoint_of, last_build
 from leanops.inventory import row_count
 from leanops.manifests import arrange
-from leanops.names import CATALOG, SOURCE, Layer
+from leanops.names import CATALOG, NEXT, Layer
 from leanops.names import table as table_name
 from leanops.slices import sized
-from leanops.tables import find_table, is_by_topic
-
-SNAPSHOTS = 20
-"""How many are kept in any case."""
+from leanops.tables import SNAPSHOTS, find_table, is_by_topic
 
 YOUNG = timedelta(hours=6)
 """Whoever reads a table may be at it for so long."""
@@ -112,7 +109,7 @@ def expirable(table: Table, read: int | None, now: datetime) -> list[int]:
 
 def read_by_next(catalog: Catalog, topic: str, layer: Layer) -> int | None:
     """The snapshot of a topic's layer that the layer after it stands for."""
-    after = next((each for each, source in SOURCE.items() if source is layer), None)
+    after = NEXT.get(layer)
     said = checkpoint_of(find_table(catalog, table_name(after, topic))) if after else {}
     read = said.get(f"{layer}-snapshot")
     return int(read) if read else None

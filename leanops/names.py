@@ -36,6 +36,9 @@ class Layer(StrEnum):
 SOURCE = {Layer.STANDARDIZED: Layer.RAW, Layer.CURATED: Layer.STANDARDIZED}
 """What each layer is built from."""
 
+NEXT = {source: layer for layer, source in SOURCE.items()}
+"""What is built from each layer."""
+
 ERRORS = {Layer.STANDARDIZED: Layer.PARSE_ERRORS, Layer.CURATED: Layer.ERRORS}
 """Where the rows stand that did not make it into a layer."""
 

@@ -1,7 +1,8 @@
 """Tables that all topics share: each topic adds or replaces its own rows, whoever else commits at the same time.
 
 Hundreds of topics commit to them in a tick. All metadata is written with each commit, so of these tables only the
-latest snapshots are kept, as the nightly maintenance would; what it says of their files is the same.
+latest snapshots are kept, as the nightly maintenance would: once there are twice as many, the others go. What it says
+of their files is the same.
 """
 
 import warnings
@@ -17,10 +18,7 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from leanops.manifests import arrange
 from leanops.replacement import fitted
-from leanops.tables import is_by_topic, overtaken, with_many_retries
-
-SNAPSHOTS = 20
-"""How many are kept; twice as many are there at most before the others go."""
+from leanops.tables import SNAPSHOTS, is_by_topic, overtaken, with_many_retries
 
 _COMMITS = 16
 """After so many, manifests are looked at."""

@@ -11,6 +11,9 @@ from pyiceberg.table import Table
 
 from leanops.errors import BuildOvertaken
 
+SNAPSHOTS = 20
+"""How many a table keeps in any case."""
+
 _MERGES = "commit.manifest-merge.enabled"
 
 

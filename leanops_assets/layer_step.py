@@ -23,7 +23,7 @@ from dagster._core.storage.tags import BACKFILL_ID_TAG
 from leanops.contracts.manifest import Topic
 from leanops.contracts.model import Contract
 from leanops.errors import BuildOvertaken, ContractReplaced, TopicBusy
-from leanops.names import ERRORS, SOURCE, Layer, step_name, table
+from leanops.names import ERRORS, NEXT, SOURCE, Layer, step_name, table
 from leanops.settings import Settings
 from leanops_assets.checks import Verdict, check_days, check_specs
 from leanops_assets.gates import closed_gate
@@ -190,8 +190,7 @@ def _tell_skipped(
     Dagster then skips what is built from it without a word, so it is told here for that too.
     """
     context.log.warning("Skipped: %s", reason)
-    after = [each for each, source in SOURCE.items() if source is layer]
-    after += [ERRORS[each] for each in after]
+    after = [NEXT[layer], ERRORS[NEXT[layer]]] if layer in NEXT else []
     wanted = context.run.asset_selection
     for each in [*selected, *(each for each in after if wanted is None or asset_key(each, topic) in wanted)]:
         context.log_event(

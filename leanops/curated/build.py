@@ -1,6 +1,6 @@
 """Build a topic's Curated table and its contract errors from what Standardized has gained and lost."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
@@ -14,7 +14,7 @@ from leanops.contracts.model import Contract
 from leanops.curated.built import CuratedBuild
 from leanops.curated.few import FewRows
 from leanops.curated.many import ManyRows
-from leanops.curated.table import ensure_curated_table, ensure_errors_table
+from leanops.curated.table import ensure_curated_table, ensure_errors_table, in_force_since
 from leanops.few_rows import LOCAL_BYTES, files_size
 from leanops.inventory import days_changed, table_days
 from leanops.picked import Picked
@@ -47,7 +47,7 @@ def build_curated(
         "standardized-snapshot": str(read.snapshot_id),
         "contract": contract.fingerprint,
         "contract-version": str(contract.version),
-        "contract-since": _in_force_since(checkpoint_of(target), contract),
+        "contract-since": in_force_since(target, contract) or datetime.now(UTC).isoformat(),
     }
     part = since.part
     draft = Draft.of(target, part.after)
@@ -63,12 +63,6 @@ def build_curated(
     assert done.snapshot_id is not None
     own, others = (target, draft.base_id, done.snapshot_id), (source, since.snapshot, read.snapshot_id)
     return replace(done, days=days_changed(*own) | days_changed(*others))
-
-
-def _in_force_since(said: Mapping[str, str], contract: Contract) -> str:
-    """When Curated was first built by what the contract says, handed on from commit to commit: snapshots expire."""
-    known = said.get("contract-since") if said.get("contract") == contract.fingerprint else None
-    return known or datetime.now(UTC).isoformat()
 
 
 def _is_little(source: Table, part: Slice, snapshot_id: int, errors: Table, topic: str, lost: Picked | None) -> bool:

@@ -24,6 +24,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from leanops.commits import checkpoint_of
 from leanops.contracts.column_types import ColumnType
 from leanops.contracts.model import Contract
 from leanops.errors import ContractBreaking
@@ -124,6 +125,12 @@ def _contract_type(kind: IcebergType) -> ColumnType:
     if isinstance(kind, DecimalType):
         return ColumnType("DECIMAL", kind.precision, kind.scale)
     return ColumnType(next(name for name, each in _ICEBERG_TYPES.items() if each == kind))
+
+
+def in_force_since(made: Table | None, contract: Contract) -> str | None:
+    """When the table was first built by what the contract says, handed on from commit to commit: snapshots expire."""
+    said = checkpoint_of(made)
+    return said.get("contract-since") if said.get("contract") == contract.fingerprint else None
 
 
 def ensure_errors_table(catalog: Catalog) -> Table:

@@ -14,9 +14,9 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import MonthTransform
 from pyiceberg.types import NestedField, StringType, TimestamptzType
 
-from leanops.commits import checkpoint_of
 from leanops.contracts.diff import Diff
 from leanops.contracts.model import Contract
+from leanops.curated.table import in_force_since
 from leanops.names import OPS_DB, Layer, table
 from leanops.shared_tables import append_rows
 from leanops.standardized.flatten_plan import KEY_IN_PAYLOAD, FlattenPlan, path_text
@@ -71,8 +71,7 @@ def log_type_changes(catalog: Catalog, topic: str, version: int, diff: Diff) -> 
 
 def new_columns(catalog: Catalog, topic: str, contract: Contract) -> list[str]:
     """The columns that have appeared since Curated was first built by this contract, and that it does not know."""
-    said = checkpoint_of(find_table(catalog, table(Layer.CURATED, topic)))
-    first = said.get("contract-since") if said.get("contract") == contract.fingerprint else None
+    first = in_force_since(find_table(catalog, table(Layer.CURATED, topic)), contract)
     if first is None:
         return []
     # Every check asks: by the moment the months before are left out.
