@@ -21,6 +21,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
+from leanops.names import DAY_FIELD
 from leanops.tables import without_retries
 
 _ROWS_PER_GROUP = 20_000
@@ -94,7 +95,7 @@ class DataFiles:
         return change.snapshot_id
 
     def _write_day(self, day: date, rows: pa.Table) -> DataFile:
-        location = self._table.location_provider().new_data_location(f"publish_time_day={day}/{uuid4()}.parquet")
+        location = self._table.location_provider().new_data_location(f"{DAY_FIELD}={day}/{uuid4()}.parquet")
         self._begun.append(location)
         distinct = min(rows.num_rows, _ROWS_PER_GROUP)
         with (

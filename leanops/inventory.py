@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThan
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
+from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Operation, ancestors_of
 
@@ -41,6 +42,14 @@ def table_days(table: Table, days: Collection[date], where: BooleanExpression = 
         )
         for day in days
     }
+
+
+def schema_at(table: Table, snapshot_id: int) -> Schema:
+    """The columns that a table had when a snapshot was committed."""
+    snapshot = table.snapshot_by_id(snapshot_id)
+    if snapshot is None or snapshot.schema_id is None:
+        return table.schema()
+    return table.schemas()[snapshot.schema_id]
 
 
 def rows_by_day(table: Table) -> dict[date, int]:

@@ -18,6 +18,20 @@ NAMESPACES = (RAW_DB, STANDARDIZED_DB, CURATED_DB, OPS_DB)
 SYSTEM_COLUMNS = ("message_id", "idempotency_key", "topic_name", "publish_time", "ingestion_ts", "landing_seq")
 """Columns that the platform fills. A payload field of such a name does not take its place."""
 
+OVERFLOW_COLUMN = "overflow_json"
+OBJECTS_COLUMN = "objects_json"
+DAY_FIELD = "publish_time_day"
+"""The partition field of every table by publish day. Iceberg allows no column of that name beside it."""
+
+METADATA_COLUMNS = (
+    *("_file", "_pos", "_spec_id", "_partition", "_deleted", "_metadata", "_row_id", "_last_updated_sequence_number"),
+    *("_change_type", "_change_ordinal", "_commit_snapshot_id"),
+)
+"""Iceberg's and Spark's own: they hide a table's column of the same name."""
+
+RESERVED_COLUMNS = frozenset({*SYSTEM_COLUMNS, OVERFLOW_COLUMN, OBJECTS_COLUMN, DAY_FIELD, *METADATA_COLUMNS})
+"""Names that neither a payload field nor a column of a contract takes in a table."""
+
 SAFE_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _TAKEN_TOPICS = {"parse_errors", "errors", "dlq_errors"}
 _RAW_SUFFIX = "_staging"

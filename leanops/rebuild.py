@@ -27,7 +27,7 @@ from pyiceberg.table.update import (
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from leanops.commits import checkpoint_of, current_id, replace_rows
+from leanops.commits import current_id, replace_rows
 from leanops.contracts.model import Contract
 from leanops.curated.build import build_curated
 from leanops.curated.table import reshape_curated_table
@@ -38,7 +38,7 @@ from leanops.ledger.draw_up import draw_up
 from leanops.names import ERRORS, SOURCE, Layer, spark_table, table
 from leanops.ops.drift_log import DRIFT_LOG, log_drift
 from leanops.standardized.build import build_standardized
-from leanops.standardized.table import envelope_text, plan_of, reshape_standardized_table
+from leanops.standardized.table import is_mapped_by, plan_of, reshape_standardized_table
 from leanops.tables import find_table, overtaken
 
 LAYERS = tuple(SOURCE)
@@ -117,7 +117,7 @@ class TopicBranch:
     def _reshape(self, contract: Contract) -> None:
         """Drop the columns that the contract has no place for."""
         standardized, curated = _tables(self.branch, self.topic).values()
-        if standardized and checkpoint_of(standardized).get("envelope") != envelope_text(contract):
+        if standardized and not is_mapped_by(standardized, contract):
             reshape_standardized_table(standardized)
         if curated:
             reshape_curated_table(curated, contract)

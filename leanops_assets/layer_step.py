@@ -211,6 +211,8 @@ def _results(
     """A result for the day that was asked for, and an event for each other day that has changed."""
     numbers = {name: value for name, value in built.metadata.items() if isinstance(value, int)}
     context.log.info("%s", numbers if built.is_new else "Nothing new.")
+    if notice := built.metadata.get("notice"):
+        context.log.warning("%s", notice)
     for each in selected:
         key = asset_key(each, topic)
         shown = days_metadata(catalog, each, topic, {day, *built.days})

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from leanops.contracts.model import Contract
-from leanops.names import Layer, table
+from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN, Layer, table
 from leanops_assets.specs import asset_key
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+    from leanops.curated.binding import BoundColumn
 
-_NOT_SHOWN = ("ingestion_ts", "landing_seq", "overflow_json")
+_NOT_SHOWN = ("ingestion_ts", "landing_seq", OVERFLOW_COLUMN, OBJECTS_COLUMN)
 _PREVIEW_ROWS, _PREVIEW_COLUMNS, _CELL_SIGNS = 5, 8, 40
 
 
@@ -60,11 +61,16 @@ def markdown_table(
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
-def column_lineage(topic: str, contract: Contract) -> dg.TableColumnLineage:
-    """Each column of Curated comes from the column of that name in Standardized."""
+def column_lineage(topic: str, contract: Contract, bound: "Iterable[BoundColumn]") -> dg.TableColumnLineage:
+    """From which columns of Standardized each column of Curated comes."""
     source = asset_key(Layer.STANDARDIZED, topic)
+    origins: dict[str, Sequence[str]] = {column.name: [column.name] for column in contract.envelope_columns}
+    origins |= {each.column.name: each.fields for each in bound}
     return dg.TableColumnLineage(
-        {name: [dg.TableColumnDep(asset_key=source, column_name=name)] for name in contract.column_names}
+        {
+            name: [dg.TableColumnDep(asset_key=source, column_name=each) for each in fields]
+            for name, fields in origins.items()
+        }
     )
 
 

@@ -1,9 +1,19 @@
 """Tables that are taken for large, whatever they hold."""
 
+import sys
+
 import pytest
 
 from leanops.commits import REWRITTEN_BYTES
 from leanops.few_rows import LOCAL_BYTES
+
+
+def build_in_spark(patch: pytest.MonkeyPatch) -> None:
+    """No number of rows is small: builds and ledgers are left to Spark."""
+    for name, module in list(sys.modules.items()):
+        for limit in ("SMALL", "LOCAL_ROWS"):
+            if name.startswith("leanops.") and hasattr(module, limit):
+                patch.setattr(module, limit, -1)
 
 
 def take_for_large(patch: pytest.MonkeyPatch, are_large: bool) -> None:

@@ -20,7 +20,14 @@ import numpy as np
 
 from leanops.contracts.column_types import ColumnType
 from leanops.contracts.model import Contract, PayloadColumn
-from leanops.standardized.flatten_plan import DEFAULT_COLUMN_CAP, KEY_IN_PAYLOAD, FlatColumn, FlattenPlan, Path
+from leanops.standardized.flatten_plan import (
+    DEFAULT_COLUMN_CAP,
+    FlatColumn,
+    FlattenPlan,
+    Path,
+    column_name,
+    free_name,
+)
 from tests.cases.payloads import MAX_DEPTH, verdict
 
 ARRAY = "[array]"
@@ -51,12 +58,15 @@ class Standardized:
     versions: dict[str, list[Message]] = field(default_factory=dict)
     latest: dict[str, Message] = field(default_factory=dict)
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    fields: dict[str, dict[Path, str]] = field(default_factory=dict)
+    """All leaves of each row's payload, whether they have columns or not."""
+    objects: dict[str, set[Path]] = field(default_factory=dict)
     duplicates: int = 0
     superseded: int = 0
 
 
 class BrokenRule(NamedTuple):
-    """A rule of the contract that a row breaks: `cde` or `type`, and what Standardized holds."""
+    """A rule of the contract that a row breaks: `cde`, `type` or `ambiguous`, and what Standardized holds."""
 
     column: str
     rule: str
@@ -74,7 +84,7 @@ class Curated:
 # From RAW to Standardized
 
 
-def standardized(messages: Iterable[Message], envelope: Mapping[str, Path], plan: FlattenPlan) -> Standardized:
+def standardized(messages: Iterable[Message], plan: FlattenPlan) -> Standardized:
     """FIFO on message_id, parse, flatten, map the envelope, LIFO on idempotency_key."""
     result = Standardized(plan)
     for message in sorted(messages, key=lambda each: each.landing_seq):
@@ -84,11 +94,11 @@ def standardized(messages: Iterable[Message], envelope: Mapping[str, Path], plan
     parsed = {name: leaves(first.payload.encode("utf-8", "surrogatepass")) for name, first in result.firsts.items()}
     result.refused = {name for name, found in parsed.items() if found is None}
     good = {name: found for name, found in parsed.items() if found is not None}
-    result.plan = plan.extended(path for found in good.values() for path in found)
-    names = {column.path: column.name for column in result.plan.columns}
+    result.plan = plan.extended(path for found in good.values() for path in found if path != plan.key)
+    placed = {column.path for column in result.plan.columns} | {plan.key}
 
     for name, found in good.items():
-        in_payload = found.get(envelope.get("idempotency_key", ()))
+        in_payload = found.get(plan.key or ())
         key = next(each for each in (in_payload, result.firsts[name].idempotency_key, name) if not is_blank(each))
         assert key is not None
         result.versions.setdefault(key, []).append(result.firsts[name])
@@ -98,10 +108,14 @@ def standardized(messages: Iterable[Message], envelope: Mapping[str, Path], plan
         found = good[latest.message_id]
         result.superseded += len(versions) - 1
         result.latest[key] = latest
+        below = {path[:level] for path in found if path in placed for level in range(len(path))}
+        objects = objects_in(latest.payload.encode("utf-8", "surrogatepass"))
+        result.fields[key], result.objects[key] = found, objects
         result.rows[key] = {
-            **{name: found.get(path) for path, name in names.items()},
+            **{column.name: found.get(column.path) for column in result.plan.columns},
             "message_id": latest.message_id,
-            "overflow": {path: text for path, text in found.items() if path not in names},
+            "overflow": {path: text for path, text in found.items() if path not in placed},
+            "objects": objects - below,
         }
     return result
 
@@ -109,24 +123,36 @@ def standardized(messages: Iterable[Message], envelope: Mapping[str, Path], plan
 def standardized_under(contract: Contract, messages: Iterable[Message], cap: int = DEFAULT_COLUMN_CAP) -> Standardized:
     """The same with the envelope that a contract maps, and with so many columns at most."""
     envelope = {column.name: tuple(column.source.split(".")) for column in contract.envelope_columns}
-    columns = (
-        FlatColumn(path, KEY_IN_PAYLOAD if name == "idempotency_key" else name) for name, path in envelope.items()
-    )
-    return standardized(messages, envelope, FlattenPlan(tuple(columns), cap))
+    key = envelope.pop("idempotency_key", None)
+    columns = [FlatColumn(path, name) for name, path in envelope.items()]
+    is_kept = key and any(fills(key, column) for column in contract.payload_columns)
+    if key and is_kept and key not in envelope.values():
+        columns.append(FlatColumn(key, free_name(key, set(envelope))))
+    return standardized(messages, FlattenPlan(tuple(columns), cap, contract.bound_fields, key))
 
 
 def is_blank(text: str | None) -> bool:
-    """Whether a text is null, missing, or nothing but spaces."""
-    return text is None or not text.strip(" ")
+    """Null, missing, or nothing but white space; Python counts four control characters as that, which are none."""
+    return text is None or all(sign.isspace() and sign not in "\x1c\x1d\x1e\x1f" for sign in text)
 
 
-@lru_cache(maxsize=10_000)
 def leaves(payload: bytes) -> dict[Path, str] | None:
     """A payload's leaves in the order written, by Python's own parser, or None if it must be refused.
 
     Strings are decoded; everything else is its text to the letter. Nulls and empty objects are no leaves.
     """
-    found: dict[Path, str] = {}
+    found = _parsed(payload)
+    return None if found is None else {path: text for path, text in found.items() if text is not None}
+
+
+def objects_in(payload: bytes) -> set[Path]:
+    """Where a readable payload has objects."""
+    return {path for path, text in (_parsed(payload) or {}).items() if text is None}
+
+
+@lru_cache(maxsize=10_000)
+def _parsed(payload: bytes) -> dict[Path, str | None] | None:
+    found: dict[Path, str | None] = {}
     try:
         text = payload.decode()
         if not verdict(text) or _depth(text) > MAX_DEPTH:
@@ -149,8 +175,11 @@ def _depth(text: str) -> int:
     return max(accumulate(1 if sign in "{[" else -1 for sign in signs))
 
 
-def _walk(text: str, start: int, path: Path, found: dict[Path, str]) -> int:
-    """Note the leaves of the object that begins at `start`, and say where it ends. A name given twice is refused."""
+def _walk(text: str, start: int, path: Path, found: dict[Path, str | None]) -> int:
+    """Note the leaves of the object that begins at `start`, the objects below it as None, and say where it ends.
+
+    A name given twice is refused.
+    """
     names: set[str] = set()
     at = _behind_blanks(text, start + len("{"))
     while text[at] != "}":
@@ -160,6 +189,7 @@ def _walk(text: str, start: int, path: Path, found: dict[Path, str]) -> int:
         names.add(name)
         value_start = _behind_blanks(text, _behind_blanks(text, at) + len(":"))
         if text[value_start] == "{":
+            found[*path, name] = None
             at = _walk(text, value_start, (*path, name), found)
         else:
             value, at = _value_at(text, value_start)
@@ -183,23 +213,55 @@ def _behind_blanks(text: str, at: int) -> int:
 def curated(source: Standardized, contract: Contract) -> Curated:
     """Every row cast and checked. A row that breaks any rule is not in Curated, and all its broken rules are told."""
     result = Curated()
+    order = {column.path: place for place, column in enumerate(source.plan.columns)}
     for key, row in source.rows.items():
-        rules = [rule for column in contract.payload_columns for rule in _broken_rules(row.get(column.name), column)]
+        texts = {column.name: texts_of(source, key, column, order) for column in contract.payload_columns}
+        rules = [
+            rule
+            for column in contract.payload_columns
+            for rule in _broken_rules(texts[column.name], column, _is_object(source, key, column))
+        ]
         if rules:
             result.broken[key] = rules
         else:
             envelope = {each.name: row[each.name] for each in contract.envelope_columns if each.name in row}
-            typed = {column.name: _typed(row.get(column.name), column) for column in contract.payload_columns}
+            firsts = {name: found[0] if found else None for name, found in texts.items()}
+            typed = {column.name: _typed(firsts[column.name], column) for column in contract.payload_columns}
             result.rows[key] = {**envelope, **typed}
     return result
 
 
-def _broken_rules(text: str | None, column: PayloadColumn) -> list[BrokenRule]:
-    if column.cde and is_blank(text):
-        return [BrokenRule(column.name, "cde", text)]
-    if text is not None and cast(text, column.type, column.format) is None:
-        return [BrokenRule(column.name, "type", text)]
-    return []
+def fills(path: Path, column: PayloadColumn) -> bool:
+    """Whether a field is the column's: by its source, or by its plain name where that is absent."""
+    return path == tuple(column.source.split(".")) if column.source else column_name(path) == column.name
+
+
+def texts_of(
+    source: Standardized, key: str, column: PayloadColumn, order: Mapping[Path, int] | None = None
+) -> list[str]:
+    """What a row's fields say for a column, each text once, in the order of Standardized's columns."""
+    found = {path: text for path, text in source.fields[key].items() if fills(path, column)}
+    return list(dict.fromkeys(found[path] for path in sorted(found, key=lambda each: (order or {}).get(each, 0))))
+
+
+def _is_object(source: Standardized, key: str, column: PayloadColumn) -> bool:
+    return any(fills(path, column) for path in source.objects[key])
+
+
+def _broken_rules(texts: list[str], column: PayloadColumn, is_object: bool) -> list[BrokenRule]:
+    rules = []
+    text = texts[0] if texts else None
+    is_ambiguous = len(texts) > 1
+    if is_ambiguous:
+        rules.append(BrokenRule(column.name, "ambiguous", json.dumps(texts, ensure_ascii=False, separators=(",", ":"))))
+    is_missing = column.cde and not is_object and not is_ambiguous and is_blank(text)
+    if is_missing:
+        rules.append(BrokenRule(column.name, "cde", text))
+    if is_object:
+        rules.append(BrokenRule(column.name, "type", "{…}"))
+    elif not is_ambiguous and not is_missing and text is not None and cast(text, column.type, column.format) is None:
+        rules.append(BrokenRule(column.name, "type", text))
+    return rules
 
 
 def _typed(text: str | None, column: PayloadColumn) -> Value | None:

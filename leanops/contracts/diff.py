@@ -121,7 +121,7 @@ def _of_the_column(path: str, old: PayloadColumn, new: PayloadColumn) -> Iterato
     if new.cde != old.cde:
         what = "becomes a Critical Data Element" if new.cde else "is no Critical Data Element any more"
         yield Change(f"{path}.cde", what, Impact.BREAKING, old.name)
-    for key in ("format", "default"):
+    for key in ("source", "format", "default"):
         before, after = getattr(old, key), getattr(new, key)
         if before != after:
             yield Change(f"{path}.{key}", f"{_text(before)} → {_text(after)}", Impact.BREAKING, old.name)

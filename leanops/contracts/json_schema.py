@@ -11,15 +11,16 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from leanops.contracts.model import ENVELOPE_TARGETS, EPOCH_FORMATS, Contract
 from leanops.contracts.reading import EDITORS_KEY
-from leanops.names import SYSTEM_COLUMNS
+from leanops.names import RESERVED_COLUMNS, SAFE_NAME
 
 
 def json_schema() -> str:
     """The JSON Schema as the text of its file."""
     generated = Contract.model_json_schema(schema_generator=_WithoutFieldTitles)
+    reserved = sorted(name for name in RESERVED_COLUMNS if SAFE_NAME.fullmatch(name))
     envelope, payload = generated["$defs"]["EnvelopeColumn"], generated["$defs"]["PayloadColumn"]
-    envelope["properties"]["name"]["not"] = {"enum": [n for n in SYSTEM_COLUMNS if n not in ENVELOPE_TARGETS]}
-    payload["properties"]["name"]["not"] = {"enum": list(SYSTEM_COLUMNS)}
+    envelope["properties"]["name"]["not"] = {"enum": [n for n in reserved if n not in ENVELOPE_TARGETS]}
+    payload["properties"]["name"]["not"] = {"enum": reserved}
     payload["allOf"] = _COLUMN_RULES
     link = {"type": "string", "description": "Where this JSON Schema is. Editors read it, and nothing else does."}
     document = {

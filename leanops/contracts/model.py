@@ -20,11 +20,14 @@ from pydantic_core.core_schema import ValidationInfo
 
 from leanops.contracts.column_types import DECIMAL_RULE, SIMPLE_TYPES, ColumnType
 from leanops.errors import NotAllowed, quoted
-from leanops.names import SAFE_NAME, SYSTEM_COLUMNS
-from leanops.standardized.flatten_plan import column_name
+from leanops.names import RESERVED_COLUMNS, SAFE_NAME
+from leanops.standardized.flatten_plan import BoundFields, Path, column_name
 
 MAX_COLUMNS = 2000
 """More columns than this in one contract is a mistake, not a table."""
+
+RULES_VERSION = 2
+"""Raised when the same RAW and the same contract come to give other rows. What was built before is then built anew."""
 
 MAX_OWNERS = 100
 MAX_VERSION = 2**31 - 1
@@ -66,6 +69,17 @@ def _column_name(text: str) -> str:
         fix = f"write {standardized!r}" if SAFE_NAME.fullmatch(standardized) else None
         raise NotAllowed(f"{quoted(text)} is no column name, which is {NAME_RULE}", fix=fix)
     return text
+
+
+def _own_column(name: str, *but: str) -> str:
+    if name in RESERVED_COLUMNS and name not in but:
+        allowed = f"{' or '.join(but)}, or a" if but else "a"
+        raise NotAllowed(
+            f"{name} is a name that the platform has for itself in the tables",
+            allowed=f"{allowed} name that is none of {', '.join(sorted(RESERVED_COLUMNS))}",
+            fix="choose another name",
+        )
+    return name
 
 
 def _source(text: str) -> str:
@@ -130,20 +144,21 @@ class EnvelopeColumn(_Strict):
     @field_validator("name")
     @classmethod
     def _fillable(cls, name: str) -> str:
-        if name in SYSTEM_COLUMNS and name not in ENVELOPE_TARGETS:
-            raise NotAllowed(
-                f"{name} comes with the message itself and cannot be filled from the payload",
-                allowed=f"{' or '.join(ENVELOPE_TARGETS)}, or a name that no system column has",
-                fix="choose another name",
-            )
-        return name
+        return _own_column(name, *ENVELOPE_TARGETS)
+
+    @property
+    def path(self) -> Path:
+        return tuple(self.source.split("."))
 
 
 class PayloadColumn(_Strict):
     """A typed column of Curated."""
 
     name: ColumnName = Field(examples=["event_timestamp"])
-    """The name that the payload's field has in Standardized: `event.userId` is `event_userid`."""
+    """The column's name. Without a `source` it is filled from the fields of that plain name: `event.userId` and
+    `event_userid` are both `event_userid`."""
+    source: Source | None = Field(default=None, examples=["order.customer.id"])
+    """The dotted path of the field that fills it, as the producer writes it, where that is not to follow its name."""
     type: TypeName = Field(examples=["STRING", "DECIMAL(18,2)"])
     """What every value must fit exactly. What does not fit is an error, never NULL and never another value."""
     format: str | None = Field(default=None, examples=["dd.MM.yyyy", *EPOCH_FORMATS])
@@ -158,13 +173,12 @@ class PayloadColumn(_Strict):
     @field_validator("name")
     @classmethod
     def _not_a_system_column(cls, name: str) -> str:
-        if name in SYSTEM_COLUMNS:
-            raise NotAllowed(
-                f"{name} is a column that the platform fills",
-                allowed=f"any name but {', '.join(SYSTEM_COLUMNS)}",
-                fix="choose another name",
-            )
-        return name
+        return _own_column(name)
+
+    @property
+    def path(self) -> Path | None:
+        """The one field that fills it; None where its name says which ones do."""
+        return tuple(self.source.split(".")) if self.source else None
 
     @field_validator("format")
     @classmethod
@@ -263,9 +277,23 @@ class Contract(_Strict):
         return [column.name for column in self.envelope_columns] + [column.name for column in self.payload_columns]
 
     @cached_property
+    def bound_fields(self) -> BoundFields:
+        """The fields that may fill its payload columns."""
+        columns = self.payload_columns
+        return BoundFields(
+            frozenset(column.name for column in columns if not column.path),
+            frozenset(column.path for column in columns if column.path),
+        )
+
+    @property
+    def key_path(self) -> Path | None:
+        """The field that has the record's key."""
+        return next((each.path for each in self.envelope_columns if each.name == "idempotency_key"), None)
+
+    @cached_property
     def fingerprint(self) -> str:
         """Tells contracts apart by what they say of rows, whatever their versions are."""
         columns = {"__all__": {"description"}}
         about_people = {"table_name": True, "version": True, "thresholds": True, "owners": True, "description": True}
         said = self.model_dump_json(exclude={**about_people, "envelope_columns": columns, "payload_columns": columns})
-        return hashlib.sha256(said.encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{RULES_VERSION} {said}".encode()).hexdigest()[:16]

@@ -11,7 +11,8 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import NamedTuple
@@ -19,14 +20,14 @@ from typing import NamedTuple
 from leanops.contracts.column_types import DECIMAL_DIGITS, ColumnType
 from leanops.contracts.model import MAX_COLUMNS, Contract, EnvelopeColumn, PayloadColumn
 from leanops.errors import ProposalImpossible
-from leanops.names import SAFE_NAME, Layer, table
+from leanops.names import OVERFLOW_COLUMN, SAFE_NAME, Layer, table
 from leanops.standardized.flatten_plan import (
-    KEY_IN_PAYLOAD,
-    OVERFLOW_COLUMN,
+    BoundFields,
     FlatColumn,
     FlattenPlan,
     Path,
     column_name,
+    free_name,
     path_text,
     safe_name,
 )
@@ -108,20 +109,21 @@ def propose(topic: str, profile: Profile, active: Contract | None = None) -> Pro
     """The next contract of a topic: the active one, if there is any, and what it does not know yet."""
     paths = [each.path for each in profile.fields]
     envelope = active.envelope_columns if active else tuple(_envelope(paths, profile.carried))
-    seen = _by_column(profile, envelope)
     kept = {column.name: column for column in active.payload_columns} if active else {}
+    seen = {**_of_kept(profile, kept.values()), **_of_new(profile, envelope, active)}
+    sources = _sources(profile, seen)
     room = MAX_COLUMNS - len(kept)
-    new = [name for name in seen if name not in kept and SAFE_NAME.fullmatch(name)][:room]
+    new = [name for name in seen if name not in kept and name in sources and SAFE_NAME.fullmatch(name)][:room]
     if not profile.messages or not (kept or new):
         raise ProposalImpossible(
             f"No payload of {topic} has a field that could be a column ({profile.refused:,} are not one JSON object).",
             f"{'.'.join(table(Layer.RAW, topic))} holds what has landed; `leanops sql` shows it.",
         )
-    base = dict(active) if active else {"table_name": topic}
+    base = {key: getattr(active, key) for key in Contract.model_fields} if active else {"table_name": topic}
     version = active.version + 1 if active else 1
     columns = [
         *(_kept(column, seen.get(name), profile.messages) for name, column in kept.items()),
-        *(_new(name, seen[name], profile.messages) for name in new),
+        *(_new(name, sources[name], seen[name], profile.messages) for name in new),
     ]
     contract = Contract(**{**base, "version": version, "envelope_columns": envelope, "payload_columns": tuple(columns)})
     return Proposal(contract, tuple(_remarks(profile, active, contract, seen)))
@@ -155,7 +157,7 @@ def _decimal(seen: FieldProfile, scale: int | None) -> ColumnType:
 
 def _envelope(paths: Sequence[Path], carried: Sequence[FlatColumn]) -> Iterator[EnvelopeColumn]:
     """The record's key, and the other fields under `_metadata`, none under a name that a payload field has."""
-    sources = [path for path in paths if all(level and not re.search(r"[.\s]", level) for level in path)]
+    sources = [path for path in paths if _has_source(path)]
     keys = [path for path in sources if "idempotencykey" in re.sub("[^a-z]", "", path[-1].lower())]
     key = min(keys, key=lambda path: (path != _KEY, path[0] != _METADATA, len(path)), default=None)
     taken = {column_name(path) for path in paths} | {column.name for column in carried if column.path[0] != _METADATA}
@@ -173,21 +175,73 @@ def _envelope(paths: Sequence[Path], carried: Sequence[FlatColumn]) -> Iterator[
                 break
 
 
-def _by_column(profile: Profile, envelope: Sequence[EnvelopeColumn]) -> dict[str, FieldProfile]:
-    """The fields outside the envelope by the columns that they have, or will have, in Standardized."""
-    mapped = {
-        tuple(column.source.split(".")): KEY_IN_PAYLOAD if column.name == "idempotency_key" else column.name
-        for column in envelope
-    }
-    carried = (column for column in profile.carried if column.path not in mapped)
-    plan = FlattenPlan((*(FlatColumn(path, name) for path, name in mapped.items()), *carried))
-    names = {column.path: column.name for column in plan.extended(each.path for each in profile.fields).columns}
-    return {names[each.path]: each for each in profile.fields if each.path in names and each.path not in mapped}
+def _of_kept(profile: Profile, columns: Iterable[PayloadColumn]) -> dict[str, FieldProfile]:
+    """What has been seen of the fields that the columns of the active contract are bound to."""
+    fields: defaultdict[str | Path, list[FieldProfile]] = defaultdict(list)
+    for each in profile.fields:
+        fields[each.path].append(each)
+        fields[column_name(each.path)].append(each)
+    places = {column.name: column.path or column.name for column in columns}
+    return {name: _merged(fields[place]) for name, place in places.items() if place in fields}
 
 
-def _new(name: str, seen: FieldProfile, messages: int) -> PayloadColumn:
+def _of_new(profile: Profile, envelope: Sequence[EnvelopeColumn], active: Contract | None) -> dict[str, FieldProfile]:
+    """The fields that neither the envelope nor the active contract has, by the names that their columns are to have."""
+    mapped = [FlatColumn(column.path, column.name) for column in envelope]
+    paths = {column.path for column in mapped}
+    carried = (column for column in profile.carried if column.path not in paths)
+    plan = FlattenPlan((*mapped, *carried)).extended(each.path for each in profile.fields)
+    names = {column.path: column.name for column in plan.columns}
+    bound = active.bound_fields if active else BoundFields()
+    taken, found = {*(active.column_names if active else ())}, dict[str, FieldProfile]()
+    for each in profile.fields:
+        if each.path in names and each.path not in paths and each.path not in bound:
+            name = names[each.path] if names[each.path] not in taken else free_name(each.path, taken)
+            taken.add(name)
+            found[name] = each
+    return found
+
+
+def _sources(profile: Profile, seen: Mapping[str, FieldProfile]) -> dict[str, str | None]:
+    """How each column says which field fills it: by its name alone if no other field has that plain name.
+
+    A field that would need a dotted path, and has none, is not in it.
+    """
+    plain = Counter(column_name(each.path) for each in profile.fields)
+    sources: dict[str, str | None] = {}
+    for name, each in seen.items():
+        if column_name(each.path) == name and plain[name] == 1:
+            sources[name] = None
+        elif _has_source(each.path):
+            sources[name] = ".".join(each.path)
+    return sources
+
+
+def _has_source(path: Path) -> bool:
+    """Whether a path can be written with dots between its levels."""
+    return all(level and not re.search(r"[.\s]", level) for level in path)
+
+
+def _merged(fields: Sequence[FieldProfile]) -> FieldProfile:
+    """What has been seen of several fields that fill one column."""
+    if len(fields) == 1:
+        return fields[0]
+    return FieldProfile(
+        fields[0].path,
+        values=sum(each.values for each in fields),
+        blanks=sum(each.blanks for each in fields),
+        fitting=sum((Counter(each.fitting) for each in fields), Counter[Form]()),
+        decimals=sum(each.decimals for each in fields),
+        whole_digits=max(each.whole_digits for each in fields),
+        scale=max(each.scale for each in fields),
+        samples=tuple(dict.fromkeys(sample for each in fields for sample in each.samples))[:3],
+        since=min(filter(None, (each.since for each in fields)), default=None),
+    )
+
+
+def _new(name: str, source: str | None, seen: FieldProfile, messages: int) -> PayloadColumn:
     kind = narrowest_type(seen)
-    return PayloadColumn(name=name, type=kind, description=_description(seen, kind, messages))
+    return PayloadColumn(name=name, source=source, type=kind, description=_description(seen, kind, messages))
 
 
 def _kept(column: PayloadColumn, seen: FieldProfile | None, messages: int) -> PayloadColumn:
@@ -244,7 +298,7 @@ def _remarks(
     if left_out := [f"{path_text(seen[name].path)} ({name})" for name in seen if name not in proposed]:
         more = f" and {len(left_out) - _SHOWN:,} more" if len(left_out) > _SHOWN else ""
         yield (
-            "Left out, for a contract cannot have columns of these names, or not so many: "
+            "Left out, for a contract cannot have columns of these names, or not so many, or cannot write their paths: "
             f"{', '.join(left_out[:_SHOWN])}{more}."
         )
     if active is None and "idempotency_key" not in contract.column_names:

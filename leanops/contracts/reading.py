@@ -44,6 +44,7 @@ ALLOWED = {
     "payload_columns": f"a list of 1 to {MAX_COLUMNS:,} columns",
     "payload_columns[]": "an object with at least the keys name and type",
     "payload_columns[].name": NAME_RULE,
+    "payload_columns[].source": SOURCE_RULE,
     "payload_columns[].type": ALL_TYPES,
     "payload_columns[].format": "a text, such as dd.MM.yyyy",
     "payload_columns[].cde": "true or false",

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from leanops.commits import Draft, certain_upto, checkpoint_of, commits_since, current_id
 from leanops.contracts.model import Contract
+from leanops.curated.binding import bound_columns
 from leanops.curated.built import CuratedBuild
 from leanops.curated.few import FewRows
 from leanops.curated.many import ManyRows
@@ -19,7 +20,7 @@ from leanops.few_rows import LOCAL_BYTES, files_size
 from leanops.inventory import days_changed, table_days
 from leanops.picked import Picked
 from leanops.slices import SMALL, Slice, sized
-from leanops.standardized.table import ensure_standardized_table
+from leanops.standardized.table import ensure_standardized_table, flat_columns
 
 
 def build_curated(
@@ -38,9 +39,10 @@ def build_curated(
     target = ensure_curated_table(catalog, topic, contract)
     errors = ensure_errors_table(catalog)
     read = source.current_snapshot()
+    bound = bound_columns(contract, flat_columns(source.schema()))
     since = _Since.read(source, target, contract, rebuild)
     if read is None or since.part.is_empty:
-        return CuratedBuild(False, current_id(target), current_id(source))
+        return CuratedBuild(False, current_id(target), current_id(source), bound)
 
     checkpoint = {
         "upto": str(since.part.upto),
@@ -54,15 +56,15 @@ def build_curated(
     rows = part.rows_landed + sum(day.rows for day in table_days(source, part.days).values())
     lost = None if draft.is_second_try else since.lost
     if rows <= SMALL and _is_little(source, part, read.snapshot_id, errors, topic, lost):
-        done = FewRows(sessions, topic, contract, source, errors, part, lost, draft).build(checkpoint)
+        done = FewRows(sessions, topic, contract, bound, source, errors, part, lost, draft).build(checkpoint)
     else:
         draft.begin()
         spark = sessions()
         with sized(spark, rows):
-            done = ManyRows(spark, topic, contract, part, lost, draft).build(checkpoint)
+            done = ManyRows(spark, topic, contract, bound, part, lost, draft).build(checkpoint)
     assert done.snapshot_id is not None
     own, others = (target, draft.base_id, done.snapshot_id), (source, since.snapshot, read.snapshot_id)
-    return replace(done, days=days_changed(*own) | days_changed(*others))
+    return replace(done, bound=bound, days=days_changed(*own) | days_changed(*others))
 
 
 def _is_little(source: Table, part: Slice, snapshot_id: int, errors: Table, topic: str, lost: Picked | None) -> bool:

@@ -1,9 +1,10 @@
 """What a build of Curated did."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
+from leanops.curated.binding import BoundColumn
 from leanops.slices import Slice
 
 
@@ -14,6 +15,8 @@ class CuratedBuild:
     is_new: bool
     snapshot_id: int | None
     standardized_snapshot: int | None
+    bound: Sequence[BoundColumn] = ()
+    """Which columns of Standardized fill those of the contract."""
     days: frozenset[date] = frozenset()
     """The publish days of which rows came or went, here or in Standardized."""
     last_ingestion_ts: int | None = None

@@ -19,10 +19,13 @@ from pyspark.sql import SparkSession
 
 from leanops.commits import Draft
 from leanops.contracts.model import Contract
+from leanops.curated.binding import BoundColumn
 from leanops.curated.built import CuratedBuild
 from leanops.curated.table import KEY_COLUMNS, envelope_names
 from leanops.curated.transform import BROKEN, IS_BROKEN, RULES, judged
 from leanops.few_rows import arrow_of, few_rows, rows_called
+from leanops.inventory import schema_at
+from leanops.names import OBJECTS_COLUMN
 from leanops.picked import Picked
 from leanops.replacement import Gone
 from leanops.shared_tables import replace_own
@@ -51,6 +54,7 @@ class FewRows:
     sessions: Callable[[], SparkSession]
     topic: str
     contract: Contract
+    bound: Sequence[BoundColumn]
     source: Table
     errors: Table
     part: Slice
@@ -83,14 +87,14 @@ class FewRows:
 
     def _judged(self, snapshot_id: int) -> pa.Table:
         """The rows of Standardized, typed, and every rule that each breaks."""
-        snapshot = self.source.snapshot_by_id(snapshot_id)
-        held = self.source.schemas()[snapshot.schema_id] if snapshot and snapshot.schema_id else self.source.schema()
-        wanted = (*KEY_COLUMNS, *envelope_names(self.contract), *(each.name for each in self.contract.payload_columns))
-        columns = [name for name in dict.fromkeys(wanted) if name in held.column_names]
+        held = schema_at(self.source, snapshot_id).column_names
+        fields = (name for each in self.bound for name in (*each.fields, *each.below))
+        wanted = (*KEY_COLUMNS, *envelope_names(self.contract), OBJECTS_COLUMN, *fields)
+        columns = [name for name in dict.fromkeys(wanted) if name in held]
         rows = few_rows(self.source, columns, self.part.filter, snapshot_id)
         if not rows.num_rows:
             return rows.append_column(IS_BROKEN, pa.array([], pa.bool_())).append_column(RULES, pa.array([]))
-        return arrow_of(self.sessions().createDataFrame(rows).transform(judged, self.contract, columns))
+        return arrow_of(self.sessions().createDataFrame(rows).transform(judged, self.contract, self.bound, columns))
 
     def _errors(self, rows: pa.Table, broken: Sequence[Row]) -> _Errors:
         """Errors of the rows that are broken now, and of records that are not any more, which are closed."""

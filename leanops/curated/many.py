@@ -1,5 +1,6 @@
 """A build of many rows, in Spark."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -7,6 +8,7 @@ from pyspark.sql import functions as F
 
 from leanops.commits import Draft, replace_rows
 from leanops.contracts.model import Contract
+from leanops.curated.binding import BoundColumn
 from leanops.curated.built import CuratedBuild
 from leanops.curated.errors import close_errors, count_by_rule, has_errors, merge_errors, open_errors
 from leanops.curated.transform import IS_BROKEN, broken, judged, kept
@@ -23,13 +25,14 @@ class ManyRows:
     spark: SparkSession
     topic: str
     contract: Contract
+    bound: Sequence[BoundColumn]
     part: Slice
     lost: Picked | None
     draft: Draft
 
     def build(self, checkpoint: dict[str, str]) -> CuratedBuild:
         standardized = self._table(Layer.STANDARDIZED, checkpoint["standardized-snapshot"])
-        rows = standardized.where(self.part.condition).transform(judged, self.contract)
+        rows = standardized.where(self.part.condition).transform(judged, self.contract, self.bound)
         healed = self._healed()
         updated = self._take_out(rows, healed)
         observed = Observed(

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from pyiceberg.catalog import Catalog
@@ -12,11 +12,13 @@ from pyspark.sql import functions as F
 
 from leanops.commits import current_id
 from leanops.contracts.model import Contract
+from leanops.curated.binding import BoundColumn, bound_columns
 from leanops.curated.transform import BROKEN, RULES, judged
 from leanops.errors import RehearsalImpossible
 from leanops.inventory import table_days
-from leanops.names import Layer, spark_table, table
+from leanops.names import DAY_FIELD, Layer, spark_table, table
 from leanops.slices import Slice, sized
+from leanops.standardized.table import flat_columns
 from leanops.tables import find_table
 
 _SAMPLES, _SAMPLE_LENGTH = 3, 200
@@ -145,8 +147,10 @@ def rehearse(
             "A contract is rehearsed on rows that were built under an active one: run a tick under the first.",
         )
     whole = spark.read.option("versionAsOf", str(current_id(source))).table(spark_table(Layer.STANDARDIZED, topic))
-    today = active or contract
-    rows = whole.where(Slice.of_days(held).condition).transform(_judged_by_both, contract, today)
+    today, columns = active or contract, flat_columns(source.schema())
+    bound = bound_columns(contract, columns)
+    both = [*bound, *map(_as_today, bound_columns(today, columns))]
+    rows = whole.where(Slice.of_days(held).condition).transform(_judged_by_both, contract, both)
     with sized(spark, sum(held.values())):
         found = _Found.among(rows)
         samples = found.samples(rows)
@@ -164,7 +168,7 @@ def rehearse(
         newly_failing=counts[_NEWLY_FAILING],
         newly_failing_samples=tuple(samples[seq] for seq in found.newest.get(_NEWLY_FAILING, ())),
         failures=tuple(found.failures(samples)),
-        unknown_columns=tuple(each.name for each in contract.payload_columns if each.name not in whole.columns),
+        unknown_columns=tuple(each.column.name for each in bound if each.is_unknown),
         envelope_changes=tuple(_envelope_changes(contract, today)),
     )
 
@@ -172,7 +176,7 @@ def rehearse(
 def _last_days(source: Table, count: int) -> dict[date, int]:
     """The last days that hold rows, and how many. Of a day whose rows were all replaced there may still be files."""
     partitions = source.inspect.partitions()["partition"].to_pylist()
-    held = table_days(source, {partition["publish_time_day"] for partition in partitions})
+    held = table_days(source, {partition[DAY_FIELD] for partition in partitions})
     return {day: held[day].rows for day in sorted(day for day in held if held[day].rows)[-count:]}
 
 
@@ -181,16 +185,15 @@ def _envelope_changes(contract: Contract, today: Contract) -> list[str]:
     return sorted({name for name, _ in then ^ now})
 
 
-def _judged_by_both(standardized: DataFrame, contract: Contract, today: Contract) -> DataFrame:
-    """Every row, the rules of `contract` that it breaks, and whether it breaks one of today's.
+def _as_today(bound: BoundColumn) -> BoundColumn:
+    """A column of today's contract under a name of its own, so that the table is read once for both contracts."""
+    named = bound.column.model_copy(update={"name": _TODAY + bound.column.name})
+    return replace(bound, column=named)
 
-    The table is read once for both: today's columns are judged beside the others, under names of their own.
-    """
-    there = [each.name for each in today.payload_columns if each.name in standardized.columns]
-    beside = standardized.select("*", *(F.col(name).alias(_TODAY + name) for name in there))
-    columns = (each.model_copy(update={"name": _TODAY + each.name}) for each in today.payload_columns)
-    both = contract.model_copy(update={"payload_columns": (*contract.payload_columns, *columns)})
-    return beside.transform(judged, both).select(
+
+def _judged_by_both(standardized: DataFrame, contract: Contract, both: Sequence[BoundColumn]) -> DataFrame:
+    """Every row, the rules of `contract` that it breaks, and whether it breaks one of today's."""
+    return standardized.transform(judged, contract, both).select(
         "message_id",
         "landing_seq",
         F.filter(RULES, lambda rule: ~_is_todays(rule)).alias(BROKEN),

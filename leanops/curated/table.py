@@ -28,7 +28,7 @@ from leanops.commits import checkpoint_of
 from leanops.contracts.column_types import ColumnType
 from leanops.contracts.model import Contract
 from leanops.errors import ContractBreaking
-from leanops.names import Layer, table
+from leanops.names import DAY_FIELD, Layer, table
 from leanops.tables import BY_TOPIC, KEYED, ensure_table
 
 _ICEBERG_TYPES: dict[str, IcebergType] = {
@@ -43,7 +43,7 @@ _ICEBERG_TYPES: dict[str, IcebergType] = {
 }
 
 KEY_COLUMNS = ("message_id", "idempotency_key", "publish_time", "ingestion_ts", "landing_seq")
-CURATED_PARTITIONS = PartitionSpec(PartitionField(3, 1000, DayTransform(), "publish_time_day"))
+CURATED_PARTITIONS = PartitionSpec(PartitionField(3, 1000, DayTransform(), DAY_FIELD))
 
 ERRORS_SCHEMA = Schema(
     NestedField(1, "message_id", StringType(), required=True),
@@ -59,7 +59,7 @@ ERRORS_SCHEMA = Schema(
             StructType(
                 NestedField(8, "column", StringType()),
                 NestedField(
-                    9, "rule", StringType(), doc="cde: missing or blank; type: not a value of the column's type"
+                    9, "rule", StringType(), doc="cde: missing or blank; type: no value of its type; ambiguous: several"
                 ),
                 NestedField(10, "value", StringType(), doc="What Standardized holds"),
             ),
@@ -73,7 +73,7 @@ ERRORS_SCHEMA = Schema(
 )
 ERRORS_PARTITIONS = PartitionSpec(
     PartitionField(3, 1000, IdentityTransform(), "topic_name"),
-    PartitionField(4, 1001, DayTransform(), "publish_time_day"),
+    PartitionField(4, 1001, DayTransform(), DAY_FIELD),
 )
 
 

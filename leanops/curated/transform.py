@@ -1,47 +1,55 @@
 """Standardized to Curated, one function per step of the spec, each from DataFrame to DataFrame."""
 
-from collections.abc import Collection, Iterable, Iterator
-from functools import reduce
-from operator import or_
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from leanops.contracts.model import Contract, PayloadColumn
+from leanops.blank import blank
+from leanops.contracts.model import Contract
+from leanops.curated.binding import BoundColumn
 from leanops.curated.strict_cast import is_broken, strict_cast
 from leanops.curated.table import KEY_COLUMNS, envelope_names
+from leanops.names import OBJECTS_COLUMN
+from leanops.standardized.flatten_plan import column_name
 
 BROKEN = "broken_rules"
 """The column of the errors."""
 
+AN_OBJECT = "{…}"
+"""What is told of a field that is an object, where the contract has a column."""
+
 # While rows are judged: no column of a contract begins with an underscore.
 RULES = "_broken_rules"
 IS_BROKEN = "_is_broken"
+_OBJECTS = "_objects"
 _RULE = "struct<column: string, rule: string, value: string>"
 
 
-def judged(standardized: DataFrame, contract: Contract, held: Collection[str] | None = None) -> DataFrame:
+def judged(
+    standardized: DataFrame, contract: Contract, bound: Sequence[BoundColumn], held: Collection[str] | None = None
+) -> DataFrame:
     """Every row with the contract's columns, typed, whether it breaks a rule, and every rule that it breaks.
 
     Where it is not said which columns are `held`, Spark is asked. Each text is cast once. The list of rules is apart
     from whether there is one: Spark cannot compile a list, and does not look at it where only rows that are kept are
     asked for.
     """
-    columns = list(enumerate(contract.payload_columns))
     held = standardized.columns if held is None else held
-    texts = [_text(held, column.name) for _, column in columns]
-    cast = standardized.select(
+    fields = [_Field(i, each) for i, each in enumerate(bound)]
+    read = standardized.select(
         *KEY_COLUMNS,
         *(_text(held, name).alias(name) for name in envelope_names(contract)),
-        *(text.alias(f"_text_{i}") for i, text in enumerate(texts)),
-        *(strict_cast(texts[i], str(each.type), each.format).alias(f"_value_{i}") for i, each in columns),
+        F.from_json(_text(held, OBJECTS_COLUMN), "map<string,array<array<string>>>").alias(_OBJECTS),
+        *(column for field in fields for column in field.read()),
     )
-    met = [rule for i, column in columns for rule in _rules(F.col(f"_text_{i}"), F.col(f"_value_{i}"), column)]
-    return cast.select(
+    met = [rule for field in fields for rule in field.rules()]
+    return read.select(
         *KEY_COLUMNS,
         *envelope_names(contract),
-        *(_value(F.col(f"_text_{i}"), F.col(f"_value_{i}"), column).alias(column.name) for i, column in columns),
-        reduce(or_, (is_met for is_met, _ in met), F.lit(False)).alias(IS_BROKEN),
+        *(field.typed().alias(field.column.name) for field in fields),
+        # Flat: thousands of terms joined by OR would nest deeper than Spark Connect can send.
+        F.greatest(F.lit(False), F.lit(False), *(is_met for is_met, _ in met)).alias(IS_BROKEN),
         F.filter(F.array(*(F.when(is_met, rule) for is_met, rule in met)), lambda rule: rule.isNotNull())
         .cast(f"array<{_RULE}>")
         .alias(RULES),
@@ -72,22 +80,60 @@ def _text(held: Collection[str], name: str) -> Column:
     return F.col(name) if name in held else F.lit(None).cast("string")
 
 
-def _value(text: Column, value: Column, column: PayloadColumn) -> Column:
-    """The typed value. A default, in the type's own form, fills a missing one; a Critical Data Element has none."""
-    if column.default is None:
-        return value
-    return F.when(text.isNull(), strict_cast(F.lit(column.default), str(column.type))).otherwise(value)
+class _Field:
+    """What a row has for one column of the contract, and the rules about it."""
 
+    def __init__(self, place: int, bound: BoundColumn) -> None:
+        self.column, self._bound_to = bound.column, bound.place
+        self._fields, self._below = ([F.col(name) for name in names] for names in (bound.fields, bound.below))
+        self._place = place
 
-def _rules(text: Column, value: Column, column: PayloadColumn) -> Iterator[tuple[Column, Column]]:
-    """Each rule of the column: whether it is broken, and how that is told. Every text is a STRING."""
-    is_blank = text.isNull() | (F.trim(text) == "")
-    if column.cde:
-        yield is_blank, _told(column, "cde", text)
-    if column.type.name != "STRING":
-        misfit = is_broken(text, value)
-        yield ~is_blank & misfit if column.cde else misfit, _told(column, "type", text)
+    def read(self) -> Iterator[Column]:
+        """The text and its strict cast. Of several fields the first counts: if they differ the row is refused."""
+        text = F.coalesce(*self._fields) if self._fields else F.lit(None).cast("string")
+        yield text.alias(f"_text_{self._place}")
+        yield strict_cast(text, str(self.column.type), self.column.format).alias(f"_value_{self._place}")
+        if len(self._fields) > 1:
+            yield F.array_distinct(F.array_compact(F.array(*self._fields))).alias(f"_texts_{self._place}")
+        if self._below:
+            yield F.coalesce(*self._below).isNotNull().alias(f"_has_below_{self._place}")
 
+    def typed(self) -> Column:
+        """The value. A default, in the type's own form, fills a missing one; a Critical Data Element has none."""
+        text, value, column = self._of("text"), self._of("value"), self.column
+        if column.default is None:
+            return value
+        return F.when(text.isNull(), strict_cast(F.lit(column.default), str(column.type))).otherwise(value)
 
-def _told(column: PayloadColumn, rule: str, text: Column) -> Column:
-    return F.struct(F.lit(column.name).alias("column"), F.lit(rule).alias("rule"), text.alias("value")).cast(_RULE)
+    def rules(self) -> Iterator[tuple[Column, Column]]:
+        """Each rule of the column: whether it is broken, and how that is told. Every text is a STRING."""
+        text, is_object = self._of("text"), self._is_object()
+        misfit, missing = is_broken(text, self._of("value")), (text.isNull() | blank(text)) & ~is_object
+        if len(self._fields) > 1:
+            texts = self._of("texts")
+            is_ambiguous = F.size(texts) > 1
+            yield is_ambiguous, self._told("ambiguous", F.to_json(texts))
+            misfit, missing = misfit & ~is_ambiguous, missing & ~is_ambiguous
+        if self.column.cde:
+            yield missing, self._told("cde", text)
+            misfit = misfit & ~missing
+        is_told = self.column.type.name != "STRING"
+        value = F.when(is_object, AN_OBJECT).otherwise(text)
+        yield is_object | misfit if is_told else is_object, self._told("type", value)
+
+    def _is_object(self) -> Column:
+        """Whether the row has an object where the contract has a column."""
+        place, objects = self._bound_to, F.col(_OBJECTS)
+        if isinstance(place, tuple):
+            there = F.array_contains(objects[column_name(place)], F.array(*map(F.lit, place)))
+        else:
+            there = F.map_contains_key(objects, place)
+        is_object = F.coalesce(there, F.lit(False))
+        return is_object | self._of("has_below") if self._below else is_object
+
+    def _of(self, what: str) -> Column:
+        return F.col(f"_{what}_{self._place}")
+
+    def _told(self, rule: str, value: Column) -> Column:
+        name = F.lit(self.column.name)
+        return F.struct(name.alias("column"), F.lit(rule).alias("rule"), value.alias("value")).cast(_RULE)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from leanops.contracts.model import Contract
 from leanops.errors import Problem
+from leanops.injector.payload import unwritable
 from leanops.injector.reading import invalid
 from leanops.injector.scenario import Scenario, publish_day
 from leanops.injector.values import can_be_written
@@ -105,6 +106,7 @@ def _impossible(contract: Contract, asked: set[str]) -> Iterator[str]:
         yield "no column is a Critical Data Element, and cde_violations are asked for."
     if "type_violations" in asked and all(column.type.name == "STRING" for column in columns):
         yield "every column is a STRING, and type_violations are asked for."
+    yield from unwritable(contract)
     for column in columns:
         if not can_be_written(column):
             yield f"the injector cannot write the format {column.format!r} of {column.name}."

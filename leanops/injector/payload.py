@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from leanops.contracts.model import Contract
 from leanops.injector.values import Value, is_moment, misfits, text_of, value_of
+from leanops.standardized.flatten_plan import column_name
 
 Path = tuple[str, ...]
 
@@ -48,15 +49,17 @@ class PayloadWriter:
     """Writes the payloads of one topic."""
 
     def __init__(self, contract: Contract) -> None:
-        sources = {column.name: tuple(column.source.split(".")) for column in contract.envelope_columns}
-        self._key_path = sources.pop(_KEY, None)
-        taken = {path[0] for path in (*sources.values(), self._key_path) if path}
-        paths = [_clear_of(taken, path) for path in column_paths([each.name for each in contract.payload_columns])]
+        self._key_path = contract.key_path
+        paths = field_paths(contract)
+        sources = {column.name: column.path for column in contract.envelope_columns if column.name != _KEY}
         fields = [_Field(name, path, text_of(name)) for name, path in sources.items()]
-        fields += [
-            _Field(column.name, path, value_of(column), is_moment(column))
-            for path, column in zip(paths, contract.payload_columns, strict=True)
-        ]
+        written = {*sources.values(), self._key_path}
+        columns = []
+        for column in contract.payload_columns:
+            if paths[column.name] not in written:
+                written.add(paths[column.name])
+                columns.append(column)
+                fields.append(_Field(column.name, paths[column.name], value_of(column), is_moment(column)))
         # Most values are taken out of a drawer that is filled once.
         drawn = [field for field in fields if not (field.is_id or field.is_moment)]
         made_up = [field for field in fields if field.is_id or field.is_moment]
@@ -64,10 +67,10 @@ class PayloadWriter:
         self._drawers = [([field.value(n, "") for n in range(_DRAWER)], _shift(places[field.name])) for field in drawn]
         self._made_up = [(field.value, field.is_id, _shift(places[field.name])) for field in made_up]
         self._paths = [(places[field.name], field.path) for field in fields]
-        self._cdes = [places[column.name] for column in contract.payload_columns if column.cde]
-        self._misfits = [(places[column.name], text) for column in contract.payload_columns for text in misfits(column)]
+        self._cdes = [places[column.name] for column in columns if column.cde]
+        self._misfits = [(places[column.name], text) for column in columns for text in misfits(column)]
         self._templates: dict[int | None, tuple[str, Sequence[int]]] = {}
-        known = (*contract.column_names, *(first.lower() for first in taken))
+        known = (*contract.column_names, *(path[0].lower() for path in written if path))
         self._drift = next(name for name in _names("drift") if not any(each.startswith(name) for each in known))
 
     @property
@@ -122,6 +125,35 @@ class PayloadWriter:
             if place != omitted:
                 _place(tree, path, place)
         return _written(tree), list(_leaves(tree))
+
+
+def field_paths(contract: Contract) -> dict[str, Path]:
+    """The field that fills each payload column: its source, or one of its plain name, the envelope's if that is one."""
+    own = {column_name(column.path): column.path for column in contract.envelope_columns}
+    firsts = {path[0] for path in own.values()}
+    names = [column.name for column in contract.payload_columns]
+    nested = dict(zip(names, column_paths(names), strict=True))
+    return {
+        column.name: column.path or own.get(column.name) or _clear_of(firsts, nested[column.name])
+        for column in contract.payload_columns
+    }
+
+
+def unwritable(contract: Contract) -> Iterator[str]:
+    """Why no payload could keep a contract: one value cannot be of two types, nor a field a value and an object."""
+    paths = field_paths(contract)
+    sharing: dict[Path, list[str]] = {column.path: [column.name] for column in contract.envelope_columns}
+    for column in contract.payload_columns:
+        others = sharing.setdefault(paths[column.name], [])
+        if others and column.type.name != "STRING":
+            yield f"{column.name} is no STRING, and is filled from the same field as {others[0]}."
+        others.append(column.name)
+    objects = {path[:level]: path for path in sharing for level in range(1, len(path))}
+    named = {column_name(path): below for path, below in objects.items()}
+    for column in contract.payload_columns:
+        below = objects.get(paths[column.name]) if column.path else named.get(column.name)
+        if below:
+            yield f"the field of {column.name} is an object, for {'.'.join(below)} is below it."
 
 
 def column_paths(names: Sequence[str]) -> list[Path]:

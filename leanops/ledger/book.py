@@ -88,7 +88,7 @@ class Book:
     def read_keys(self, messages: DataFrame) -> DataFrame:
         """Messages with the keys of their records, which are in their payloads."""
         plan = key_plan(self.contract)
-        read = messages.transform(read_payloads, plan).transform(map_envelope, plan)
+        read = messages.transform(read_payloads, plan).transform(map_envelope)
         return read.select("landing_seq", *VERSION, "error_kind", RECORD_KEY)
 
     def table(self, layer: Layer) -> DataFrame:

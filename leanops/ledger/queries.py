@@ -58,8 +58,9 @@ def shared_keys_query(account: Account) -> str:
 
 def _key(contract: Contract) -> str:
     paths = [column.source for column in contract.envelope_columns if column.name == "idempotency_key"]
-    in_payload = [f"nullif(trim(get_json_object(came.json_payload, '$.{_quoted(path)}')), '')" for path in paths]
-    return f"coalesce({', '.join([*in_payload, 'came.idempotency_key', 'came.message_id'])})"
+    keys = [*(f"get_json_object(came.json_payload, '$.{_quoted(path)}')" for path in paths), "came.idempotency_key"]
+    not_blank = (f"if({key} rlike '^\\\\p{{IsWhite_Space}}*$', NULL, {key})" for key in keys)
+    return f"coalesce({', '.join([*not_blank, 'came.message_id'])})"
 
 
 def _quoted(path: str) -> str:

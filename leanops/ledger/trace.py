@@ -20,7 +20,7 @@ from leanops.ledger.letter_story import letter_story, letters_called
 from leanops.names import Layer, spark_table, table
 from leanops.raw.table import LAST_SEQ
 from leanops.slices import sized
-from leanops.standardized.payload_reader import reader_for
+from leanops.standardized.payload_reader import reader_for, record_key
 from leanops.standardized.table import key_plan
 from leanops.standardized.transform import VERSION
 from leanops.tables import find_table
@@ -230,18 +230,27 @@ def _read(message: Row, contract: Contract) -> tuple[str | None, str | None]:
     [said] = reader_for(plan).read(pa.array([payload], pa.binary())).to_pylist()
     if said["error_kind"]:
         return said["error_reason"], None
-    keys = (said.get("c0") if plan.columns else None, message.get("idempotency_key"), message["message_id"])
-    return None, next(each for each in keys if each and each.strip(" "))
+    return None, record_key(said["key"], message.get("idempotency_key"), message["message_id"])
 
 
 def _rule(broken: Row) -> str:
-    if broken["rule"] == "cde":
-        return f"{broken['column']} is missing"
-    return f"{broken['column']} is {broken.get('value')!r}"
+    match broken["rule"]:
+        case "cde":
+            return f"{broken['column']} is missing"
+        case "ambiguous":
+            return f"{broken['column']} is said more than once, as {broken.get('value')}"
+        case _:
+            return f"{broken['column']} is {broken.get('value')!r}"
 
 
 def _needed(broken: Row, types: dict[str, str]) -> str:
-    return "there" if broken["rule"] == "cde" else f"a {types.get(broken['column'], 'value of its type')}"
+    match broken["rule"]:
+        case "cde":
+            return "there"
+        case "ambiguous":
+            return "said once"
+        case _:
+            return f"a {types.get(broken['column'], 'value of its type')}"
 
 
 def _version(row: Row) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from leanops.contracts.model import Contract
 from leanops.curated.table import in_force_since
 from leanops.names import OPS_DB, Layer, table
 from leanops.shared_tables import append_rows
-from leanops.standardized.flatten_plan import KEY_IN_PAYLOAD, FlattenPlan, path_text
+from leanops.standardized.flatten_plan import FlattenPlan, path_from_text, path_text
 from leanops.standardized.table import plan_of
 from leanops.tables import SHARED, ensure_table, find_table
 
@@ -47,7 +47,7 @@ def log_drift(catalog: Catalog, topic: str, plan: FlattenPlan, change: str = NEW
         (
             {"column": column.name, "field": path_text(column.path)}
             for column in plan.columns
-            if column.name not in logged and column.name != KEY_IN_PAYLOAD
+            if column.name not in logged
         ),
     )
 
@@ -76,8 +76,10 @@ def new_columns(catalog: Catalog, topic: str, contract: Contract) -> list[str]:
         return []
     # Every check asks: by the moment the months before are left out.
     since = GreaterThan(term="logged", value=first)
-    appeared = {row["column"] for row in _logged(catalog, topic, since) if row["change"] == NEW_COLUMN}
-    return sorted(appeared - set(contract.column_names))
+    appeared = [row for row in _logged(catalog, topic, since) if row["change"] == NEW_COLUMN]
+    known = {column.path for column in contract.envelope_columns}
+    paths = {row["column"]: path_from_text(row["field"]) for row in appeared}
+    return sorted(name for name, path in paths.items() if path not in known and path not in contract.bound_fields)
 
 
 def _logged(catalog: Catalog, topic: str, also: BooleanExpression = _ALL) -> list[dict[str, Any]]:

@@ -12,22 +12,17 @@ from pyiceberg.table import Table
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from leanops.blank import blank
 from leanops.contracts.column_types import DECIMAL_DIGITS
 from leanops.contracts.proposal import SAMPLE_LENGTH, FieldProfile, Form, Profile
 from leanops.curated.strict_cast import strict_cast
 from leanops.errors import ProposalImpossible
-from leanops.names import Layer, spark_table, table
+from leanops.names import DAY_FIELD, OVERFLOW_COLUMN, Layer, spark_table, table
 from leanops.observed import Observed
 from leanops.ops.drift_log import DRIFT_LOG, NEW_COLUMN
 from leanops.slices import SMALL, Slice, sized
-from leanops.standardized.flatten_plan import (
-    OVERFLOW_COLUMN,
-    FlatColumn,
-    FlattenPlan,
-    Path,
-    column_from_comment,
-    path_from_text,
-)
+from leanops.standardized.flatten_plan import FlatColumn, FlattenPlan, Path, path_from_text
+from leanops.standardized.table import flat_columns
 from leanops.standardized.transform import new_paths, read_payloads
 from leanops.tables import find_table
 
@@ -77,14 +72,13 @@ def profile_raw(
 def _rows_of_days(raw: Table) -> dict[date, int]:
     """RAW's publish days, and how many rows each has: nothing is ever deleted there."""
     found = raw.inspect.partitions().to_pylist()
-    return {each["partition"]["publish_time_day"]: each["record_count"] for each in found}
+    return {each["partition"][DAY_FIELD]: each["record_count"] for each in found}
 
 
 def _carried(catalog: Catalog, topic: str) -> list[FlatColumn]:
     """The columns that Standardized has already: these fields keep their names."""
     standardized = find_table(catalog, table(Layer.STANDARDIZED, topic))
-    fields = standardized.schema().fields if standardized else ()
-    return [column for each in fields if (column := column_from_comment(each.name, each.doc))]
+    return flat_columns(standardized.schema()) if standardized else []
 
 
 def _logged(catalog: Catalog, topic: str) -> dict[Path, date]:
@@ -157,7 +151,7 @@ def _counted(values: DataFrame, forms: Sequence[Form]) -> DataFrame:
     casts = {f"form_{i}": _cast(text, form, is_number) for i, form in enumerate(forms)}
     typed = [F.col(f"form_{i}").isNotNull() for i, form in enumerate(forms) if form.type.name != "STRING"]
     is_decimal = is_number & (F.col("whole_digits") + F.col("scale") <= DECIMAL_DIGITS)
-    is_blank = F.trim(text) == ""
+    is_blank = blank(text)
     return (
         values.withColumns({"whole_digits": whole_digits, "scale": scale})
         .withColumns(casts)

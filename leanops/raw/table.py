@@ -11,7 +11,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
-from leanops.names import Layer, table
+from leanops.names import DAY_FIELD, Layer, table
 from leanops.tables import LANDED, ensure_table
 
 RAW_SCHEMA = Schema(
@@ -24,7 +24,7 @@ RAW_SCHEMA = Schema(
     NestedField(7, "landing_seq", LongType(), doc="1, 2, 3 … in order of landing within the topic"),
 )
 _LANDING_SEQ = 7
-RAW_PARTITIONS = PartitionSpec(PartitionField(5, 1000, DayTransform(), "publish_time_day"))
+RAW_PARTITIONS = PartitionSpec(PartitionField(5, 1000, DayTransform(), DAY_FIELD))
 
 
 LAST_SEQ = "leanops.last-landing-seq"

@@ -19,9 +19,11 @@ from leanops.standardized.many import ManyMessages
 from leanops.standardized.table import (
     ensure_parse_errors_table,
     ensure_standardized_table,
-    envelope_text,
+    is_mapped_by,
     plan_of,
 )
+
+REREAD = "All of RAW was read again: Standardized had been built by earlier rules, or for other fields of the contract."
 
 
 def build_standardized(
@@ -34,29 +36,31 @@ def build_standardized(
     """Make Standardized what the spec says it is over all of RAW. When nothing has changed, Spark is not asked.
 
     What landed since the last build is taken in, of whatever day it is, and the days to `rebuild` are made anew from
-    all that RAW holds of them. When the contract maps another envelope, everything is.
+    all that RAW holds of them. When the contract maps fields otherwise, or the table was built by other rules,
+    everything is.
     """
     raw = ensure_raw_table(catalog, topic)
     target = ensure_standardized_table(catalog, topic, contract)
     ensure_parse_errors_table(catalog)
     landed, said = raw.current_snapshot(), checkpoint_of(target)
-    envelope = envelope_text(contract)
-    after = int(said.get("upto", 0)) if said.get("envelope") == envelope else 0
+    plan = plan_of(target, contract)
+    notice = None if is_mapped_by(target, contract) else REREAD
+    after = 0 if notice else int(said.get("upto", 0))
     part = Slice(after, last_landing_seq(raw), frozenset(rebuild) if after else frozenset())
     if landed is None or part.is_empty:
         return StandardizedBuild(False, current_id(target), current_id(raw))
 
-    checkpoint = {"upto": str(part.upto), "raw-snapshot": str(landed.snapshot_id), "envelope": envelope}
+    checkpoint = {"upto": str(part.upto), "raw-snapshot": str(landed.snapshot_id)}
     if part.is_whole or part.days:
         checkpoint["rebuilt"] = "all" if part.is_whole else ",".join(map(str, sorted(part.days)))
     rows = part.rows_landed + sum(day.rows for day in table_days(raw, part.days).values())
-    draft, plan = Draft.of(target, after), plan_of(target, contract)
+    draft = Draft.of(target, after)
     if rows <= SMALL and files_size(raw, part.filter, landed.snapshot_id) <= LOCAL_BYTES:
-        done = FewMessages(sessions, catalog, topic, raw, part, draft).build(plan, checkpoint)
+        done = FewMessages(sessions, catalog, topic, contract, raw, part, draft).build(plan, checkpoint)
     else:
         draft.begin()
         spark = sessions()
         with sized(spark, rows):
-            done = ManyMessages(spark, catalog, topic, part, draft).build(plan, checkpoint)
+            done = ManyMessages(spark, catalog, topic, contract, part, draft).build(plan, checkpoint)
     assert done.snapshot_id is not None
-    return replace(done, days=days_changed(target, draft.base_id, done.snapshot_id))
+    return replace(done, notice=notice, days=days_changed(target, draft.base_id, done.snapshot_id))

@@ -27,6 +27,8 @@ class StandardizedBuild:
     last_ingestion_ts: int | None = None
     part: Slice | None = None
     """Which messages it took in."""
+    notice: str | None = None
+    """Why it read all of RAW again, where that is so."""
     rows_read: int = 0
     written: int = 0
     duplicates: int = 0

@@ -18,15 +18,17 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from leanops.commits import Draft
+from leanops.contracts.model import Contract
 from leanops.few_rows import few_rows, rows_called
+from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN
 from leanops.picked import Picked
 from leanops.replacement import Gone
 from leanops.shared_tables import replace_own
 from leanops.slices import Slice
 from leanops.standardized.built import StandardizedBuild, evolve
-from leanops.standardized.flatten_plan import OVERFLOW_COLUMN, FlattenPlan, Path, path_from_text
-from leanops.standardized.payload_reader import read_records
-from leanops.standardized.table import ensure_parse_errors_table
+from leanops.standardized.flatten_plan import FlattenPlan, Path, path_from_text
+from leanops.standardized.payload_reader import BOUND_MARK, read_records
+from leanops.standardized.table import ensure_parse_errors_table, mapping_of
 from leanops.standardized.transform import ERROR_COLUMNS, RAW_COLUMNS, Fate
 
 
@@ -47,6 +49,7 @@ class FewMessages:
     sessions: Callable[[], SparkSession]
     catalog: Catalog
     topic: str
+    contract: Contract
     raw: Table
     part: Slice
     draft: Draft
@@ -67,6 +70,7 @@ class FewMessages:
         self._write_parse_errors(messages, read, pc.fill_null(pc.equal(by_message, Fate.PARSE_ERROR), False))
         replaced = sorted(seq for seq, fate in fates.items() if fate is Fate.REPLACED)
         checkpoint["replaced"] = Picked(len(replaced), replaced).text
+        checkpoint["mapping"] = mapping_of(self.contract, grown)
         rows = _flat_rows(messages, read, keys, grown).filter(pc.is_null(by_message))
         gone = Gone(replaced, self.part.days, everything=self.part.is_whole and not self.draft.is_of_nothing)
         snapshot = self.draft.replace(self.sessions, gone, rows, checkpoint)
@@ -149,16 +153,15 @@ def _version(row: dict[str, Any], is_new: bool) -> Version:
 def _new_paths(found: pa.Array) -> list[Path]:
     """Fields that the plan does not know, in the order in which they first landed."""
     texts = (path for paths in found.to_pylist() if paths for path in paths.split("\n"))
-    return [path_from_text(text) for text in dict.fromkeys(texts)]
+    return [path_from_text(text.removeprefix(BOUND_MARK)) for text in dict.fromkeys(texts)]
 
 
 def _flat_rows(messages: pa.Table, read: pa.StructArray, keys: Sequence[str], plan: FlattenPlan) -> pa.Table:
     """The messages, with the columns of Standardized that the plan fills."""
     columns = _columns(messages.drop_columns(["json_payload", "topic_name", "idempotency_key"]))
     columns |= {column.name: read.field(f"c{i}") for i, column in enumerate(plan.columns)}
-    return pa.table(
-        {**columns, OVERFLOW_COLUMN: read.field("overflow"), "idempotency_key": pa.array(keys, pa.string())}
-    )
+    columns |= {OVERFLOW_COLUMN: read.field("overflow"), OBJECTS_COLUMN: read.field("objects")}
+    return pa.table({**columns, "idempotency_key": pa.array(keys, pa.string())})
 
 
 def _columns(rows: pa.Table) -> dict[str, pa.ChunkedArray]:

@@ -10,27 +10,20 @@ import itertools
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
-from leanops.names import SYSTEM_COLUMNS
+from leanops.names import RESERVED_COLUMNS
 
 Path = tuple[str, ...]
 
-OVERFLOW_COLUMN = "overflow_json"
-KEY_IN_PAYLOAD = "idempotency_key_in_payload"
-"""Where the record's key stands while a payload is read, beside the key that may have come with the message."""
-
 MAX_NAME_LENGTH = 120
 DEFAULT_COLUMN_CAP = 1000
+MAX_SPELLINGS = 50
+"""So many fields of one plain name have columns where the cap would leave no room for them."""
 
-_TAKEN = frozenset(
-    {*SYSTEM_COLUMNS, OVERFLOW_COLUMN, KEY_IN_PAYLOAD}
-    # Iceberg's and Spark's metadata columns hide a table column of the same name.
-    | {"_file", "_pos", "_spec_id", "_partition", "_deleted", "_metadata", "_row_id", "_last_updated_sequence_number"}
-    | {"_change_type", "_change_ordinal", "_commit_snapshot_id"}
-)
 _UNSAFE = re.compile(r"[^a-z0-9_]")
 _COMMENT = "payload field "
 
@@ -55,40 +48,70 @@ def column_from_comment(name: str, comment: str | None) -> FlatColumn | None:
 
 
 @dataclass(frozen=True)
+class BoundFields:
+    """The fields that the columns of a contract are bound to: all of some plain names, and some by their paths."""
+
+    names: frozenset[str] = frozenset()
+    paths: frozenset[Path] = frozenset()
+
+    def __contains__(self, path: Path) -> bool:
+        return path in self.paths or column_name(path) in self.names
+
+
+@dataclass(frozen=True)
 class FlattenPlan:
-    """The columns of one topic, in the order in which their fields first landed."""
+    """The columns of one topic, in the order in which their fields first landed.
+
+    The first fields to land have columns, as many as the cap says, and so has every field that the contract is `bound`
+    to, whenever it lands. One field may fill several columns. The one that has the record's `key` needs none.
+    """
 
     columns: tuple[FlatColumn, ...] = ()
     cap: int = DEFAULT_COLUMN_CAP
+    bound: BoundFields = BoundFields()
+    key: Path | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether further fields go to the overflow column."""
+        """Whether further fields go to the overflow column, but for those that the contract is bound to."""
         return len(self.columns) >= self.cap
 
+    def has_room_for(self, path: Path) -> bool:
+        """Whether a field that is not in the plan yet gets a column."""
+        return not self.is_full or self._is_exempt(path, self._spellings)
+
     def extended(self, paths: Iterable[Path]) -> "FlattenPlan":
-        """The plan with every new path named, in the given order, up to the cap; the rest stays in the overflow."""
-        columns = list(self.columns)
+        """The plan with every new path named, in the given order, while there is room; the rest stays in overflow."""
+        columns, spellings = list(self.columns), Counter(self._spellings)
         known = {column.path for column in columns}
         taken = {column.name for column in columns}
         for path in paths:
-            if len(columns) >= self.cap:
-                break
-            if path in known:
+            if path in known or (len(columns) >= self.cap and not self._is_exempt(path, spellings)):
                 continue
             name = free_name(path, taken)
             known.add(path)
             taken.add(name)
+            spellings[column_name(path)] += 1
             columns.append(FlatColumn(path, name))
-        return FlattenPlan(tuple(columns), self.cap)
+        return replace(self, columns=tuple(columns))
+
+    def _is_exempt(self, path: Path, spellings: Counter[str]) -> bool:
+        """Whether the cap does not hold for a field."""
+        return path in self.bound and spellings[column_name(path)] < MAX_SPELLINGS
+
+    @cached_property
+    def _spellings(self) -> Counter[str]:
+        """How many columns each plain name has."""
+        return Counter(column_name(column.path) for column in self.columns)
 
 
+@lru_cache(maxsize=100_000)
 def column_name(path: Path) -> str:
-    """The name a path would like: lower case, `_` between levels, nothing but a-z, 0-9 and `_`, no system column's."""
+    """A path's plain name: lower case, `_` between levels, nothing but a-z, 0-9 and `_`, and none of our own names."""
     name = "_".join(safe_name(level) for level in path)
     if name[:1].isdigit():
         name = f"_{name}"
-    if name in _TAKEN:
+    if name in RESERVED_COLUMNS:
         name = f"payload_{name}"
     return name if len(name) <= MAX_NAME_LENGTH else _marked(name, path)
 

@@ -10,12 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from leanops.commits import Draft, replace_rows
-from leanops.names import Layer, spark_table
+from leanops.contracts.model import Contract
+from leanops.names import OVERFLOW_COLUMN, Layer, spark_table
 from leanops.observed import Observed
 from leanops.picked import Sorted
 from leanops.slices import SMALL, Slice
 from leanops.standardized.built import StandardizedBuild, evolve
-from leanops.standardized.flatten_plan import OVERFLOW_COLUMN, FlattenPlan
+from leanops.standardized.flatten_plan import FlattenPlan
+from leanops.standardized.table import mapping_of
 from leanops.standardized.transform import (
     Fate,
     fates,
@@ -35,6 +37,7 @@ class ManyMessages:
     spark: SparkSession
     catalog: Catalog
     topic: str
+    contract: Contract
     part: Slice
     draft: Draft
 
@@ -59,6 +62,7 @@ class ManyMessages:
         self._write_parse_errors(refused, decided.counts[Fate.PARSE_ERROR])
         grown = self._move_to_new_columns(messages, foreseen, decided) if read.facts["new"] else foreseen
         checkpoint["replaced"] = decided.picked(Fate.REPLACED).text
+        checkpoint["mapping"] = mapping_of(self.contract, grown)
         self.draft.delete_rows(self.spark, decided.picked(Fate.DUPLICATE, Fate.SUPERSEDED, Fate.REPLACED))
         snapshot = self.draft.publish(checkpoint)
         new_columns = tuple(column.name for column in grown.columns[len(plan.columns) :])
@@ -138,7 +142,7 @@ class ManyMessages:
             self.draft.delete(self.spark, self.part.on_days)
 
     def _read(self, messages: DataFrame, plan: FlattenPlan) -> DataFrame:
-        return messages.transform(read_payloads, plan).transform(map_envelope, plan)
+        return messages.transform(read_payloads, plan).transform(map_envelope)
 
     def _table(self, layer: Layer, snapshot_id: str) -> DataFrame:
         return self.spark.read.option("versionAsOf", snapshot_id).table(spark_table(layer, self.topic))

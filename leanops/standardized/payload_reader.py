@@ -16,7 +16,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,21 +24,25 @@ import pyarrow as pa
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
-from leanops.standardized.flatten_plan import KEY_IN_PAYLOAD, FlattenPlan, Path, path_text
+from leanops.blank import is_blank
+from leanops.standardized.flatten_plan import FlattenPlan, Path, column_name, path_text
 from leanops.standardized.payload_error import MAX_DEPTH, PayloadError, depth_exceeds_limit, diagnosis, duplicate_name
 from leanops.standardized.text_arrays import Measured, Text, bitmap, is_utf8, lengths_of, string_array, text_array
 
 _BLANKS = b" \t\r\n"
 _OBJECT, _NULL = b"{"[0], b"n"[0]
+BOUND_MARK = "+"
 _read_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 @dataclass(frozen=True)
 class FlatPayload:
-    """One payload walked leaf by leaf: the raw JSON text of each known column, and of each leaf unknown to the plan."""
+    """One payload walked leaf by leaf: the raw JSON text of each field of the plan, and of each leaf unknown to it."""
 
     known: dict[int, bytes]
     unknown: dict[Path, bytes]
+    columnless: list[Path]
+    """Objects none of whose leaves the plan knows."""
 
 
 @dataclass
@@ -73,20 +77,20 @@ class PayloadReader:
     """Reads batches of payloads by one plan."""
 
     def __init__(self, plan: FlattenPlan) -> None:
-        self._width = len(plan.columns)
-        self._plan_is_full = plan.is_full
-        self._index = {column.path: i for i, column in enumerate(plan.columns)}
+        self._plan = plan
+        paths = [*(column.path for column in plan.columns), *([plan.key] if plan.key else [])]
+        self._index = {path: i for i, path in enumerate(dict.fromkeys(paths))}
         self._root = _Node()
-        for i, column in enumerate(plan.columns):
+        for path, i in self._index.items():
             node = self._root
-            for level in column.path[:-1]:
+            for level in path[:-1]:
                 node = node.objects.setdefault(level, _Node())
-            node.leaves[column.path[-1]] = i
+            node.leaves[path[-1]] = i
         self._root.compile()
         self._read = msgspec.json.Decoder(self._root.struct).decode
 
     def read(self, payloads: pa.Array) -> pa.StructArray:
-        """The batch as a struct: the error, paths new to the plan, overflow, then one text per column of the plan."""
+        """The batch as a struct: the error, paths new to the plan, what has no column, the key, a text per column."""
         # Thousands of short-lived tuples would set the collector off again and again; nothing here makes cycles.
         gc.disable()
         try:
@@ -98,32 +102,37 @@ class PayloadReader:
         """One payload, leaf by leaf: the definition that the fast way must agree with."""
         known: dict[int, bytes] = {}
         unknown: dict[Path, bytes] = {}
-        for path, text in leaves(payload):
-            column = self._index.get(path)
-            if column is None:
+        leaves, objects = members(payload)
+        placed: set[Path] = set()
+        for path, text in leaves:
+            field = self._index.get(path)
+            if field is None:
                 unknown[path] = text
             else:
-                known[column] = text
-        return FlatPayload(known, unknown)
+                known[field] = text
+                placed.update(path[:level] for level in range(1, len(path)))
+        return FlatPayload(known, unknown, [path for path in objects if path not in placed])
 
     def _read_batch(self, payloads: pa.Array) -> pa.StructArray:
         rows: list[bytes | None] = payloads.to_pylist()
         structs, slow = self._decode(rows, check_utf8=not is_utf8(payloads))
-        columns: list[list[Text]] = [[]] * self._width
-        objects = _collect(self._root, structs, columns)
-        columns = [texts or [b""] * len(rows) for texts in columns]
+        fields: list[list[Text]] = [[]] * len(self._index)
+        objects = _collect(self._root, structs, fields)
+        fields = [texts or [b""] * len(rows) for texts in fields]
         fates = _Fates(len(rows))
-        self._read_slowly(slow, rows, columns, fates)
-        measured = [Measured.of(texts) for texts in columns]
-        doubtful = self._doubtful(payloads, rows, objects, columns, measured, slow)
+        self._read_slowly(slow, rows, fields, fates)
+        measured = [Measured.of(texts) for texts in fields]
+        doubtful = self._doubtful(payloads, rows, objects, fields, measured, slow)
         if doubtful:
-            for texts, i in itertools.product(columns, doubtful):
+            for texts, i in itertools.product(fields, doubtful):
                 texts[i] = b""
-            self._read_slowly(doubtful, rows, columns, fates)
-            measured = [Measured.of(texts) for texts in columns]
-        arrays = [text_array(*column) for column in zip(columns, measured, strict=True)]
+            self._read_slowly(doubtful, rows, fields, fates)
+            measured = [Measured.of(texts) for texts in fields]
+        arrays = dict(zip(self._index, map(text_array, fields, measured), strict=True))
+        key = arrays[self._plan.key] if self._plan.key else pa.nulls(len(rows), pa.string())
+        columns = [arrays[column.path] for column in self._plan.columns]
         return pa.StructArray.from_arrays(
-            [*fates.arrays(), *arrays], names=[*_Fates.NAMES, *(f"c{i}" for i in range(self._width))]
+            [*fates.arrays(), key, *columns], names=[*_Fates.NAMES, "key", *(f"c{i}" for i in range(len(columns)))]
         )
 
     def _decode(self, rows: Sequence[bytes | None], *, check_utf8: bool) -> tuple[list[Any], list[int]]:
@@ -144,48 +153,63 @@ class PayloadReader:
         return structs, slow
 
     def _read_slowly(
-        self, chosen: Sequence[int], rows: Sequence[bytes | None], columns: Sequence[list[Text]], fates: _Fates
+        self, chosen: Sequence[int], rows: Sequence[bytes | None], fields: Sequence[list[Text]], fates: _Fates
     ) -> None:
+        plan = self._plan
         for i in chosen:
             try:
                 flat = self.walk(_required(rows[i]))
             except PayloadError as error:
                 fates.refuse(i, error)
-                flat = FlatPayload({}, {})
+                continue
             for index, text in flat.known.items():
-                columns[index][i] = text
+                fields[index][i] = text
+            columnless = flat.columnless
             if flat.unknown:
                 fates.overflow[i] = overflow_text(flat.unknown)
-                if not self._plan_is_full:
-                    fates.new_paths[i] = "\n".join(map(path_text, flat.unknown)).encode()
+                if new := [path for path in flat.unknown if plan.has_room_for(path)]:
+                    fates.new_paths[i] = "\n".join(new_path_text(path, plan) for path in new).encode()
+                columnless += (path for path in flat.unknown if path in plan.bound and not plan.has_room_for(path))
+            if columnless:
+                fates.objects[i] = columnless_text(columnless)
 
     def _doubtful(
         self,
         payloads: pa.Array,
         rows: Sequence[bytes | None],
         root: _Objects,
-        columns: Sequence[Sequence[Text]],
+        fields: Sequence[Sequence[Text]],
         measured: Sequence[Measured],
         slow: Sequence[int],
     ) -> list[int]:
-        """Rows of the fast way that hold an object where the plan has a leaf, or that may give a name twice.
+        """Rows of the fast way with an object where the plan has a leaf, or without any leaf, or with a name twice.
 
         A compact payload without doubles is exactly as long as its leaves, names and punctuation: anything else only
         makes it longer. Where blanks do that, the names are counted instead: every name is followed by `":`, once
         blanks are gone.
         """
-        holds_object = np.zeros(len(rows), bool)
+        account = root.accounted(measured)
+        has_object = account.is_hollow
         for measure in measured:
-            holds_object |= measure.first == _OBJECT
-        length, names = root.accounted(measured)
-        longer = lengths_of(payloads) != length
-        holds_object[slow] = longer[slow] = False
-        doubtful = set(np.flatnonzero(holds_object).tolist())
+            has_object = has_object | (measure.first == _OBJECT)
+        longer = lengths_of(payloads) != account.length
+        has_object[slow] = longer[slow] = False
+        doubtful = set(np.flatnonzero(has_object).tolist())
         for i in np.flatnonzero(longer).tolist():
-            leaf_texts = b" ".join([texts[i] for texts in columns])
-            if _names_in(_required(rows[i])) != names[i] + _names_in(leaf_texts):
+            leaf_texts = b" ".join([texts[i] for texts in fields])
+            if _names_in(_required(rows[i])) != account.names[i] + _names_in(leaf_texts):
                 doubtful.add(i)
         return sorted(doubtful)
+
+
+class _Account(NamedTuple):
+    """What a batch's objects at one node of the plan would be like, written without blanks and without doubles."""
+
+    length: np.ndarray
+    names: np.ndarray
+    has_leaf: np.ndarray
+    is_hollow: np.ndarray
+    """Whether there is an object below that has no leaf."""
 
 
 @dataclass(frozen=True)
@@ -196,20 +220,23 @@ class _Objects:
     values: Sequence[Any]
     children: list[_Objects]
 
-    def accounted(self, measured: Sequence[Measured]) -> tuple[np.ndarray, np.ndarray]:
-        """Length and number of names of each object, had it been written without blanks and without doubles."""
-        length = np.zeros(len(self.values), np.int64)
-        names = np.zeros(len(self.values), np.int64)
+    def accounted(self, measured: Sequence[Measured]) -> _Account:
+        """Each object's length, its number of names, and whether it and those below it have leaves."""
+        length, names = (np.zeros(len(self.values), np.int64) for _ in range(2))
+        has_leaf, is_hollow = (np.zeros(len(self.values), bool) for _ in range(2))
         for name, index in self.node.leaves.items():
             present = measured[index].lengths > 0
             length += measured[index].lengths + present * (len(name.encode()) + 4)
             names += present
+            has_leaf |= present & (measured[index].first != _NULL)
         for name, child in zip(self.node.objects, self.children, strict=True):
-            child_length, child_names = child.accounted(measured)
-            present = child.are_not(UNSET)
-            length += present * (np.where(child.are_not(None), child_length, len(b"null")) + len(name.encode()) + 4)
-            names += present + child_names
-        return np.where(length == 0, len(b"{}"), length + 1), names
+            below = child.accounted(measured)
+            present, is_object = child.are_not(UNSET), child.are_not(None)
+            length += present * (np.where(is_object, below.length, len(b"null")) + len(name.encode()) + 4)
+            names += present + below.names
+            has_leaf |= below.has_leaf
+            is_hollow |= below.is_hollow | (present & is_object & ~below.has_leaf)
+        return _Account(np.where(length == 0, len(b"{}"), length + 1), names, has_leaf, is_hollow)
 
     def are_not(self, absent: Any) -> np.ndarray:
         """Which of the objects are something else than `absent`."""
@@ -231,23 +258,28 @@ def _collect(node: _Node, structs: Sequence[Any], columns: list[list[Text]]) -> 
     return _Objects(node, structs, children)
 
 
-def leaves(payload: bytes) -> list[tuple[Path, bytes]]:
-    """Every leaf of a payload with its raw JSON text, in the order written; nulls and empty objects are no leaves."""
+def members(payload: bytes) -> tuple[list[tuple[Path, bytes]], list[Path]]:
+    """Every leaf of a payload with its raw JSON text, and every object but itself, in the order written.
+
+    Nulls and empty objects are no leaves.
+    """
     _refuse_unreadable(payload)
     is_compact = True
     pending: list[tuple[Path, bytes]] = [((), payload.strip(_BLANKS))]
-    found: list[tuple[Path, bytes]] = []
+    leaves: list[tuple[Path, bytes]] = []
+    objects: list[Path] = []
     while pending:
         path, text = pending.pop()
         if text[0] == _OBJECT:
-            members = [(name, bytes(raw)) for name, raw in _read_members(text).items()]
-            is_compact = is_compact and len(text) == _compact_length(members)
-            pending.extend(((*path, name), member) for name, member in reversed(members))
+            objects.append(path)
+            below = [(name, bytes(raw)) for name, raw in _read_members(text).items()]
+            is_compact = is_compact and len(text) == _compact_length(below)
+            pending.extend(((*path, name), member) for name, member in reversed(below))
         elif text[0] != _NULL:
-            found.append((path, text))
+            leaves.append((path, text))
     if not is_compact and duplicate_name(payload) is not None:
         raise diagnosis(payload)
-    return found
+    return leaves, objects[1:]
 
 
 def overflow_text(unknown: dict[Path, bytes]) -> bytes:
@@ -259,6 +291,19 @@ def overflow_text(unknown: dict[Path, bytes]) -> bytes:
             node = node.setdefault(level, {})
         node[path[-1]] = Raw(text)
     return msgspec.json.encode(tree)
+
+
+def columnless_text(paths: Sequence[Path]) -> bytes:
+    """Fields that have no column, by the name that a column of theirs would have, as one JSON object."""
+    by_name: dict[str, list[Path]] = {}
+    for path in paths:
+        by_name.setdefault(column_name(path), []).append(path)
+    return msgspec.json.encode(by_name)
+
+
+def new_path_text(path: Path, plan: FlattenPlan) -> str:
+    """A path that the plan does not know, marked if the contract is bound to it."""
+    return f"{BOUND_MARK if path in plan.bound else ''}{path_text(path)}"
 
 
 def _refuse_unreadable(payload: bytes) -> None:
@@ -280,13 +325,14 @@ def _compact_length(members: Sequence[tuple[str, bytes]]) -> int:
 class _Fates:
     """What a batch says of its rows beside their columns."""
 
-    NAMES = ("error_kind", "error_reason", "error_position", "new_paths", "overflow")
+    NAMES = ("error_kind", "error_reason", "error_position", "new_paths", "overflow", "objects")
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.errors: dict[int, PayloadError] = {}
         self.new_paths: dict[int, bytes] = {}
         self.overflow: dict[int, bytes] = {}
+        self.objects: dict[int, bytes] = {}
 
     def refuse(self, row: int, error: PayloadError) -> None:
         self.errors[row] = error
@@ -306,6 +352,7 @@ class _Fates:
             position,
             self._sparse(self.new_paths),
             self._sparse(self.overflow),
+            self._sparse(self.objects),
         ]
 
     def _sparse(self, texts: dict[int, bytes]) -> pa.Array:
@@ -337,17 +384,12 @@ def reader_for(plan: FlattenPlan) -> PayloadReader:
 
 
 def read_records(messages: pa.Table, plan: FlattenPlan) -> tuple[pa.StructArray, list[str]]:
-    """What the reader says of few messages of RAW, and the key of each one's record.
-
-    It is the one in its payload, else the one that came with the message, else the message's id.
-    """
+    """What the reader says of few messages of RAW, and the key of each one's record."""
     read = reader_for(plan).read(messages["json_payload"].combine_chunks().cast(pa.binary()))
-    in_payload = [read.field(f"c{i}") for i, column in enumerate(plan.columns) if column.name == KEY_IN_PAYLOAD]
-    keys = (*in_payload, messages["idempotency_key"], messages["message_id"])
-    return read, [
-        next(filter(_is_key, found), found[-1]) for found in zip(*(each.to_pylist() for each in keys), strict=True)
-    ]
+    keys = (read.field("key"), messages["idempotency_key"], messages["message_id"])
+    return read, [record_key(*found) for found in zip(*(each.to_pylist() for each in keys), strict=True)]
 
 
-def _is_key(text: str | None) -> bool:
-    return text is not None and bool(text.strip(" "))
+def record_key(in_payload: str | None, beside: str | None, message_id: str) -> str:
+    """A record's key is the one in its payload, else the one that came with the message, else the message's id."""
+    return next((key for key in (in_payload, beside) if key is not None and not is_blank(key)), message_id)

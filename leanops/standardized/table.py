@@ -4,6 +4,7 @@ A column's comment holds the path of the payload field that fills it. So the pla
 and the way back from a column's name to the field is written beside the column.
 """
 
+import hashlib
 from collections.abc import Iterable
 
 from pyiceberg.catalog import Catalog
@@ -13,14 +14,15 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
 
-from leanops.contracts.model import Contract
-from leanops.names import Layer, table
+from leanops.commits import checkpoint_of
+from leanops.contracts.model import RULES_VERSION, Contract
+from leanops.names import DAY_FIELD, OBJECTS_COLUMN, OVERFLOW_COLUMN, Layer, table
 from leanops.standardized.flatten_plan import (
-    KEY_IN_PAYLOAD,
-    OVERFLOW_COLUMN,
     FlatColumn,
     FlattenPlan,
     column_from_comment,
+    free_name,
+    path_text,
 )
 from leanops.tables import BY_TOPIC, KEYED, ensure_table
 
@@ -31,8 +33,14 @@ STANDARDIZED_SCHEMA = Schema(
     NestedField(4, "ingestion_ts", LongType(), doc="When it landed, in whole seconds since 1970"),
     NestedField(5, "landing_seq", LongType(), doc="Order of landing within the topic"),
     NestedField(6, OVERFLOW_COLUMN, StringType(), doc="Fields beyond the topic's cap on columns, as one JSON object"),
+    NestedField(
+        7,
+        OBJECTS_COLUMN,
+        StringType(),
+        doc="Objects none of whose fields has a column, such as empty ones: their paths, by the name of a column there",
+    ),
 )
-STANDARDIZED_PARTITIONS = PartitionSpec(PartitionField(3, 1000, DayTransform(), "publish_time_day"))
+STANDARDIZED_PARTITIONS = PartitionSpec(PartitionField(3, 1000, DayTransform(), DAY_FIELD))
 
 PARSE_ERRORS_SCHEMA = Schema(
     NestedField(1, "message_id", StringType(), required=True),
@@ -48,14 +56,30 @@ PARSE_ERRORS_SCHEMA = Schema(
 )
 PARSE_ERRORS_PARTITIONS = PartitionSpec(
     PartitionField(2, 1000, IdentityTransform(), "topic_name"),
-    PartitionField(3, 1001, DayTransform(), "publish_time_day"),
+    PartitionField(3, 1001, DayTransform(), DAY_FIELD),
 )
 
 
 def ensure_standardized_table(catalog: Catalog, topic: str, contract: Contract) -> Table:
     """The topic's table with at least the columns of its envelope."""
     made = ensure_table(catalog, table(Layer.STANDARDIZED, topic), STANDARDIZED_SCHEMA, STANDARDIZED_PARTITIONS, KEYED)
+    _add_system_columns(made)
     return add_columns(made, plan_of(made, contract).columns)
+
+
+def _add_system_columns(made: Table) -> None:
+    """Give a table of old the system columns that came since, in the place of payload fields that are called so."""
+    there = {column.name: column for column in flat_columns(made.schema())}
+    names = [field.name for field in made.schema().fields]
+    missing = [field for field in STANDARDIZED_SCHEMA.fields if field.name not in names or field.name in there]
+    if missing:
+        with made.update_schema() as update:
+            for field in missing:
+                if field.name in there:
+                    update.rename_column(field.name, free_name(there[field.name].path, {*names}))
+        with made.update_schema() as update:
+            for field in missing:
+                update.add_column(field.name, field.field_type, doc=field.doc)
 
 
 def reshape_standardized_table(made: Table) -> None:
@@ -74,41 +98,67 @@ def ensure_parse_errors_table(catalog: Catalog) -> Table:
     return ensure_table(catalog, table(Layer.PARSE_ERRORS, ""), PARSE_ERRORS_SCHEMA, PARSE_ERRORS_PARTITIONS, BY_TOPIC)
 
 
+def flat_columns(schema: Schema) -> list[FlatColumn]:
+    """The columns of a table that payload fields fill, by their comments."""
+    return [column for each in schema.fields if (column := column_from_comment(each.name, each.doc))]
+
+
 def plan_of(standardized: Table, contract: Contract) -> FlattenPlan:
-    """The plan that a table carries: the envelope's columns by the contract, then the others by their comments."""
-    envelope = _envelope(contract)
-    others = [column_from_comment(each.name, each.doc) for each in standardized.schema().fields]
-    paths = {column.path for column in envelope}
-    return FlattenPlan((*envelope, *(column for column in others if column and column.path not in paths)))
+    """The plan that a table carries: the envelope's columns by the contract, then the others by their comments.
+
+    The field with the record's key has a column of its own only if a column of the contract is bound to it.
+    """
+    bound, key = contract.bound_fields, contract.key_path
+    envelope = [
+        FlatColumn(column.path, column.name) for column in contract.envelope_columns if column.name != "idempotency_key"
+    ]
+    names, paths = {column.name for column in envelope}, {column.path for column in envelope}
+    if key and key not in bound:
+        paths.add(key)
+    others = [
+        column
+        for column in flat_columns(standardized.schema())
+        if column.path not in paths and column.name not in names
+    ]
+    columns = [*envelope, *others]
+    if key and key in bound and key not in {column.path for column in columns}:
+        taken = {column.name for column in columns} | {*standardized.schema().column_names}
+        columns.insert(len(envelope), FlatColumn(key, free_name(key, taken)))
+    return FlattenPlan(tuple(columns), bound=bound, key=key)
 
 
-def envelope_text(contract: Contract) -> str:
-    """How the contract maps the envelope, for the summary of a commit."""
-    return ",".join(f"{column.name}={column.source}" for column in contract.envelope_columns)
+def mapping_of(contract: Contract, plan: FlattenPlan) -> str:
+    """What of the contract says what Standardized holds, in short, for the summary of a commit.
+
+    That is the envelope, whether the key's field has a column, and, once not all fields have one, which ones must.
+    """
+    said = [f"rules {RULES_VERSION}", *(f"{each.name}={each.source}" for each in contract.envelope_columns)]
+    if plan.key:
+        said.append(f"key has a column: {plan.key in plan.bound}")
+    if plan.is_full:
+        said += [*sorted(plan.bound.names), *map(path_text, sorted(plan.bound.paths))]
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
+
+
+def is_mapped_by(standardized: Table | None, contract: Contract) -> bool:
+    """Whether a table holds what the contract asks of it, or nothing that would have to be read again."""
+    said = checkpoint_of(standardized)
+    if standardized is None or not said:
+        return True
+    return said.get("mapping") == mapping_of(contract, plan_of(standardized, contract))
 
 
 def key_plan(contract: Contract) -> FlattenPlan:
     """A plan that reads nothing but the record's key."""
-    key = tuple(column for column in _envelope(contract) if column.name == KEY_IN_PAYLOAD)
-    return FlattenPlan(key, cap=len(key))
-
-
-def _envelope(contract: Contract) -> list[FlatColumn]:
-    return [
-        FlatColumn(tuple(column.source.split(".")), _internal_name(column.name)) for column in contract.envelope_columns
-    ]
+    return FlattenPlan(cap=0, key=contract.key_path)
 
 
 def add_columns(standardized: Table, columns: Iterable[FlatColumn]) -> Table:
     """The table with a STRING column for each of `columns`; those that it has already stay as they are."""
     there = {field.name for field in standardized.schema().fields}
-    missing = [column for column in columns if column.name not in there and column.name != KEY_IN_PAYLOAD]
+    missing = [column for column in columns if column.name not in there]
     if missing:
         with standardized.update_schema() as update:
             for column in missing:
                 update.add_column(column.name, StringType(), doc=column.comment)
     return standardized
-
-
-def _internal_name(name: str) -> str:
-    return KEY_IN_PAYLOAD if name == "idempotency_key" else name

@@ -9,8 +9,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # not in its stub yet
 from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
-from leanops.standardized.flatten_plan import KEY_IN_PAYLOAD, OVERFLOW_COLUMN, FlattenPlan, Path, path_from_text
-from leanops.standardized.payload_reader import reader_for
+from leanops.blank import blank
+from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN
+from leanops.standardized.flatten_plan import FlattenPlan, Path, path_from_text
+from leanops.standardized.payload_reader import BOUND_MARK, reader_for
 
 RAW_COLUMNS = ("message_id", "topic_name", "publish_time", "ingestion_ts", "landing_seq", "idempotency_key")
 ERROR_COLUMNS = ("error_kind", "error_reason", "error_position")
@@ -20,13 +22,15 @@ VERSION = ("publish_time", "ingestion_ts", "message_id")
 RECORD_KEY = "record_key"
 """The key that a message's record has, beside the one that came with the message."""
 
-
+_KEY_IN_PAYLOAD = "key_in_payload"
 _SAID: dict[str, DataType] = {
     "error_kind": StringType(),
     "error_reason": StringType(),
     "error_position": IntegerType(),
     "new_paths": StringType(),
     "overflow": StringType(),
+    "objects": StringType(),
+    "key": StringType(),
 }
 """What the reader says of a payload before its columns."""
 
@@ -53,24 +57,28 @@ def read_payloads(messages: DataFrame, plan: FlattenPlan) -> DataFrame:
         *(F.col(f"read.{name}") for name in ERROR_COLUMNS),
         F.col("read.new_paths"),
         F.col("read.overflow").alias(OVERFLOW_COLUMN),
+        F.col("read.objects").alias(OBJECTS_COLUMN),
+        F.col("read.key").alias(_KEY_IN_PAYLOAD),
         *(F.col(f"read.c{i}") for i in range(len(plan.columns))),
     )
 
 
-def map_envelope(read: DataFrame, plan: FlattenPlan) -> DataFrame:
+def map_envelope(read: DataFrame) -> DataFrame:
     """A record's key is the one in its payload, else the one that came with the message, else the message's id."""
-    in_payload = [f"c{i}" for i, column in enumerate(plan.columns) if column.name == KEY_IN_PAYLOAD]
-    key = F.coalesce(*(_not_blank(F.col(name)) for name in (*in_payload, "idempotency_key")), F.col("message_id"))
-    return read.withColumn(RECORD_KEY, key)
+    keys = (F.when(~blank(F.col(name)), F.col(name)) for name in (_KEY_IN_PAYLOAD, "idempotency_key"))
+    return read.withColumn(RECORD_KEY, F.coalesce(*keys, "message_id"))
 
 
 def new_paths(read: DataFrame, plan: FlattenPlan) -> list[Path]:
-    """Fields that the plan does not know, in the order in which they first landed, as many as it has room for."""
+    """Fields that the plan does not know and has room for, in the order in which they first landed."""
     path = F.posexplode(F.split("new_paths", "\n")).alias("place", "path")
     places = read.where(F.col("new_paths").isNotNull()).select("landing_seq", path)
     first = F.min(F.struct("landing_seq", "place")).alias("first")
-    found = places.groupBy("path").agg(first).orderBy("first").limit(plan.cap - len(plan.columns)).select("path")
-    return [path_from_text(row.path) for row in found.collect()]
+    is_bound = F.startswith("path", F.lit(BOUND_MARK))
+    found = places.groupBy("path").agg(first)
+    others = found.where(~is_bound).orderBy("first").limit(max(0, plan.cap - len(plan.columns)))
+    found = found.where(is_bound).unionAll(others)
+    return [path_from_text(row.path.removeprefix(BOUND_MARK)) for row in found.orderBy("first").collect()]
 
 
 def narrow(read: DataFrame) -> DataFrame:
@@ -114,7 +122,7 @@ def parse_errors(refused: DataFrame) -> DataFrame:
 
 def flat_rows(written: DataFrame, plan: FlattenPlan, columns: Iterable[str]) -> DataFrame:
     """The other messages, with all `columns` of Standardized; those that nothing fills any more are NULL."""
-    filled = {name: name for name in (*RAW_COLUMNS, OVERFLOW_COLUMN)}
+    filled = {name: name for name in (*RAW_COLUMNS, OVERFLOW_COLUMN, OBJECTS_COLUMN)}
     filled |= {column.name: f"c{i}" for i, column in enumerate(plan.columns)} | {"idempotency_key": RECORD_KEY}
     return written.select(
         *(F.col(filled[name]).alias(name) if name in filled else F.lit(None).alias(name) for name in columns)
@@ -132,7 +140,3 @@ def _payload_udf(plan: FlattenPlan) -> Callable[[Column], Column]:
     # Deterministic, but Spark must not be free to run it once for the filter and again for the columns.
     udf: Callable[[Column], Column] = read_payload.asNondeterministic()
     return udf
-
-
-def _not_blank(text: Column) -> Column:
-    return F.when(F.trim(text) != "", text)

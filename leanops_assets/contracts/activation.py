@@ -17,7 +17,7 @@ from leanops.contracts.error_document import error_document
 from leanops.contracts.model import Contract
 from leanops.contracts.reading import read_contract
 from leanops.errors import ActivationFailed, ContractBreaking, ContractInvalid, LeanOpsError
-from leanops.names import is_topic, table
+from leanops.names import Layer, is_topic, table
 from leanops.settings import Settings
 from leanops_assets.layer_step import PATIENCE
 from leanops_resources.schema_store import CONTRACT_FILE, ERROR_FILE, SchemaStore, Stage, Upload, read_active
@@ -105,7 +105,8 @@ class Activation:
         """The tables as the contract needs them: evolved in place if they can follow, else rebuilt beside them."""
         from leanops.curated.table import ensure_curated_table, ensure_errors_table
         from leanops.ops.drift_log import log_type_changes
-        from leanops.standardized.table import ensure_parse_errors_table, ensure_standardized_table
+        from leanops.standardized.table import ensure_parse_errors_table, ensure_standardized_table, is_mapped_by
+        from leanops.tables import find_table
 
         catalog = self.catalog.load()
         log_type_changes(catalog, topic, contract.version, changes)
@@ -113,13 +114,14 @@ class Activation:
         ensure_errors_table(catalog)
         if changes.impact is not Impact.BREAKING:
             try:
-                ensure_standardized_table(catalog, topic, contract)
-                ensure_curated_table(catalog, topic, contract)
+                if is_mapped_by(find_table(catalog, table(Layer.STANDARDIZED, topic)), contract):
+                    ensure_standardized_table(catalog, topic, contract)
+                    ensure_curated_table(catalog, topic, contract)
+                    yield _nothing
+                    return
+                self.say("Standardized has not kept what the contract asks for, and is read from RAW again")
             except ContractBreaking:
                 self.say("its tables are of a contract that is gone, and cannot follow")
-            else:
-                yield _nothing
-                return
         with self._rebuilt(topic, contract) as publish:
             yield publish
 

@@ -29,7 +29,7 @@ def build_curated_assets(topic: Topic, contract: Contract, settings: Settings) -
         metadata: dict[str, object] = {
             "standardized_snapshot": snapshot_text(done.standardized_snapshot),
             "contract_version": contract.version,
-            "dagster/column_lineage": column_lineage(topic.name, contract),
+            "dagster/column_lineage": column_lineage(topic.name, contract, done.bound),
         }
         if done.is_new:
             metadata |= {

@@ -41,6 +41,8 @@ def build_standardized_assets(topic: Topic, contract: Contract, settings: Settin
                 "new_columns": list(done.new_columns),
                 "whole_topic": bool(done.part and done.part.is_whole),
             }
+        if done.notice:
+            metadata["notice"] = done.notice
         return Built(done.is_new, done.days, done.raw_snapshot, done.last_ingestion_ts, done.part, metadata)
 
     return build_layer_step(topic, contract, settings, Layer.STANDARDIZED, Path(__file__), build)

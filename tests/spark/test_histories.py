@@ -27,10 +27,10 @@ from leanops.curated.build import build_curated
 from leanops.home import Home
 from leanops.ledger.account import Account
 from leanops.ledger.draw_up import draw_up
-from leanops.names import Layer, table
+from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN, SYSTEM_COLUMNS, Layer, table
 from leanops.raw.landing import land_file
 from leanops.standardized.build import build_standardized
-from leanops.standardized.flatten_plan import KEY_IN_PAYLOAD, OVERFLOW_COLUMN, FlattenPlan, column_name
+from leanops.standardized.flatten_plan import FlattenPlan, column_name
 from leanops_resources.catalog import LocalCatalog
 from tests import oracle
 from tests.histories import Build, Tick, Topic, history_of, topics
@@ -144,8 +144,8 @@ class Play:
     def check_standardized(self) -> None:
         was = self.standardized or self.expected_of([])
         self.standardized = expected = self.expected_of(self.raw)
-        system = {"message_id", "idempotency_key", "publish_time", "ingestion_ts", "landing_seq", OVERFLOW_COLUMN}
-        fields = {column.name for column in expected.plan.columns} - {KEY_IN_PAYLOAD}
+        system = {*SYSTEM_COLUMNS, OVERFLOW_COLUMN, OBJECTS_COLUMN} - {"topic_name"}
+        fields = {column.name for column in expected.plan.columns}
         assert set(self.engine.columns(Layer.STANDARDIZED)) == system | fields
 
         rows, errors = self.engine.rows(Layer.STANDARDIZED), self.engine.rows(Layer.PARSE_ERRORS)
@@ -292,14 +292,15 @@ def key_columns(source: oracle.Standardized, key: str) -> Row:
 
 
 def standardized_row(source: oracle.Standardized, key: str) -> Row:
-    row = {**source.rows[key], **key_columns(source, key)}
-    row.pop(KEY_IN_PAYLOAD, None)
-    return row
+    return {**source.rows[key], **key_columns(source, key)}
 
 
 def with_overflow_read(row: Row) -> Row:
     overflow = oracle.leaves((row[OVERFLOW_COLUMN] or "{}").encode())
-    return {**without(row, OVERFLOW_COLUMN), "overflow": overflow}
+    objects = json.loads(row[OBJECTS_COLUMN] or "{}")
+    assert all(column_name(tuple(path)) == name for name, paths in objects.items() for path in paths)
+    paths = {tuple(path) for paths in objects.values() for path in paths}
+    return {**without(row, OVERFLOW_COLUMN, OBJECTS_COLUMN), "overflow": overflow, "objects": paths}
 
 
 def raw_row(message: Message) -> Row:
@@ -386,7 +387,7 @@ def judgements(source: oracle.Standardized, curated: oracle.Curated, contract: C
         if len(rules) > 1:
             yield "row that breaks several rules"
     for key, column in product(curated.rows, contract.payload_columns):
-        if column.default is not None and source.rows[key].get(column.name) is None:
+        if column.default is not None and not oracle.texts_of(source, key, column):
             yield "value from a default"
 
 

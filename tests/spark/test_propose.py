@@ -14,13 +14,15 @@ from pyspark.sql import functions as F
 from leanops.contracts.model import Contract
 from leanops.contracts.proposal import forms_to_count, propose
 from leanops.contracts.reading import read_contract
+from leanops.curated.binding import bound_columns
 from leanops.curated.transform import RULES, judged
 from leanops.home import Home
-from leanops.names import Layer, spark_table
+from leanops.names import Layer, spark_table, table
 from leanops.raw.landing import land_file
 from leanops.raw.profile import profile_raw
 from leanops.slices import SMALL
 from leanops.standardized.build import build_standardized
+from leanops.standardized.table import flat_columns
 from leanops_resources.catalog import LocalCatalog
 from tests.cases.casts import CASES
 from tests.conftest import EXAMPLES, PROJECT, Said, use_home
@@ -83,7 +85,8 @@ def proposed(leanops: Leanops) -> Propose:
 def misfits(spark: SparkSession, catalog: Catalog, topic: str, contract: Contract) -> list[tuple[str, str]]:
     """The values of Standardized, built by a contract, that do not fit the contract's types."""
     build_standardized(lambda: spark, catalog, topic, contract)
-    rules = judged(spark.read.table(spark_table(Layer.STANDARDIZED, topic)), contract).select(
+    bound = bound_columns(contract, flat_columns(catalog.load_table(table(Layer.STANDARDIZED, topic)).schema()))
+    rules = judged(spark.read.table(spark_table(Layer.STANDARDIZED, topic)), contract, bound).select(
         F.explode(RULES).alias("r")
     )
     return [(row["column"], row["value"]) for row in rules.where("r.rule = 'type'").select("r.*").collect()]

@@ -11,7 +11,7 @@ from leanops.contracts.error_document import error_document
 from leanops.contracts.model import MAX_COLUMNS, MAX_OWNERS, Contract, EnvelopeColumn, PayloadColumn, Thresholds
 from leanops.contracts.reading import ALLOWED, MAX_BYTES, own_topic, read_contract
 from leanops.errors import ContractBreaking, ContractInvalid, Problem
-from leanops.names import SYSTEM_COLUMNS
+from leanops.names import RESERVED_COLUMNS, SAFE_NAME
 from leanops_resources.schema_store import LocalSchemaStore, Stage
 
 SHIPPED = LocalSchemaStore(Path(__file__).parents[2] / "schemas")
@@ -163,7 +163,7 @@ MISSPELT = [
     (contract(xyzzy=1), "$.xyzzy", "Known here: table_name, version, description, owners,"),
     (with_column(deflaut="x"), "$.payload_columns[1].deflaut", "Did you mean 'default'?"),
     (with_column(CDE=True), "$.payload_columns[1].CDE", "Did you mean 'cde'?"),
-    (with_column(source="a"), "$.payload_columns[1].source", "Known here: name, type, format, cde,"),
+    (with_column(path="a"), "$.payload_columns[1].path", "Known here: name, source, type, format, cde,"),
     (with_envelope(sorce="x"), "$.envelope_columns[1].sorce", "Did you mean 'source'?"),
     (with_envelope(type="INT"), "$.envelope_columns[1].type", "Known here: name, source."),
     (contract(thresholds={"cde": 5}), "$.thresholds.cde", "Known here: cde_percent, silent_hours."),
@@ -438,19 +438,19 @@ def test_names_that_differ_in_case_alone_are_the_same_name(first: str, second: s
     )
 
 
-@pytest.mark.parametrize("name", SYSTEM_COLUMNS)
-def test_a_payload_column_does_not_take_a_system_columns_place(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in RESERVED_COLUMNS if SAFE_NAME.fullmatch(name)])
+def test_a_payload_column_does_not_take_a_name_of_ours(name: str) -> None:
     document = contract(envelope_columns=[], payload_columns=[SOUND, {"name": name, "type": "STRING"}])
     (problem,) = problems(document)
     assert problem.path == "$.payload_columns[1].name"
-    assert "that the platform fills" in problem.message
+    assert "that the platform has for itself" in problem.message
 
 
-@pytest.mark.parametrize("name", [name for name in SYSTEM_COLUMNS if name != "idempotency_key"])
-def test_the_envelope_fills_no_system_column_but_the_idempotency_key(name: str) -> None:
+@pytest.mark.parametrize("name", [n for n in RESERVED_COLUMNS if SAFE_NAME.fullmatch(n) and n != "idempotency_key"])
+def test_the_envelope_fills_no_column_of_ours_but_the_idempotency_key(name: str) -> None:
     (problem,) = problems(with_envelope(name=name))
     assert problem.path == "$.envelope_columns[1].name"
-    assert "comes with the message itself" in problem.message
+    assert "that the platform has for itself" in problem.message
 
 
 @pytest.mark.parametrize("topic", ["../x", "Orders", "", "errors"])
@@ -493,7 +493,7 @@ def test_a_crowd_of_unknown_keys_is_one_problem_of_their_object() -> None:
     assert in_contract.message.startswith("21 unknown keys. Known here: table_name, version,")
     (in_column,) = problems(with_column(**crowd))
     assert in_column.path == "$.payload_columns[1]"
-    assert in_column.allowed == "name, type, format, cde, default, description"
+    assert in_column.allowed == "name, source, type, format, cde, default, description"
 
 
 def test_the_largest_file_that_may_be_is_read() -> None:

@@ -54,7 +54,7 @@ ALL_SHARES = dict.fromkeys(Shares.model_fields, 0.05)
 AWKWARD = Contract.model_validate(
     {
         "table_name": "awkward",
-        "envelope_columns": [{"name": "producer", "source": "event.100%sure"}],
+        "envelope_columns": [{"name": "producer", "source": "a.100%sure"}],
         "payload_columns": [
             {"name": "event_day", "type": "DATE", "format": "dd.MM.yyyy", "cde": True},
             {"name": "event_at", "type": "TIMESTAMP", "format": "yyyy-MM-dd'T'HH:mm:ssXXX"},

@@ -71,7 +71,7 @@ def test_a_key_is_the_payloads_then_the_messages_then_the_id() -> None:
 
 def test_columns_are_named_in_landing_order_and_none_is_taken_over() -> None:
     found = standardized(message("b", 2, {"a": {"b": 2}}), message("a", 1, {"a_b": 1}))
-    first, second = (found.plan.columns[place].name for place in (2, 3))
+    first, second = (found.plan.columns[place].name for place in (1, 2))
     assert (found.rows["a"][first], found.rows["b"][first]) == ("1", None)
     assert (found.rows["a"][second], found.rows["b"][second]) == (None, "2")
     assert first == "a_b"

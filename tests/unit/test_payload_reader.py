@@ -1,5 +1,6 @@
 """The payload reader without Spark: every case, by plans that know it well, badly or not at all; and mutants."""
 
+import json
 import random
 
 import pyarrow as pa
@@ -50,6 +51,9 @@ def assert_as_the_oracle_says(plan: FlattenPlan, payload: bytes, row: dict[str, 
     unknown = {path_from_text(line) for line in (row["new_paths"] or "").split("\n") if line}
     assert known.keys() | unknown == expected.keys()
     assert not known.keys() & unknown
+    below = {path[:level] for path in known for level in range(len(path))}
+    objects = json.loads(row["objects"] or "{}")
+    assert {tuple(path) for paths in objects.values() for path in paths} == oracle.objects_in(payload) - below, payload
     for path, text in known.items():
         assert text == expected[path] or (expected[path] == oracle.ARRAY and text.startswith("[")), payload
 

@@ -1,0 +1,201 @@
+"""A column of a contract is bound to its field: whatever else lands, before or after it, and however it is written.
+
+Each case is a topic with a contract, payloads tick by tick, and what Curated and the open errors hold in the end. It is
+tried as a small topic and as a large one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+
+from leanops.blank import WHITE_SPACE
+from leanops.contracts.model import MAX_COLUMNS, Contract
+from leanops.names import Layer
+from leanops.standardized.flatten_plan import FlattenPlan
+from tests.chosen_topic import ChosenTopic, Row, contract
+
+
+@dataclass(frozen=True)
+class Case:
+    """A contract, what lands in each tick, the rows of Curated by message, and the broken rules of the others."""
+
+    what: str
+    contract: Contract
+    ticks: Sequence[Sequence[object]]
+    curated: dict[str, Row] = field(default_factory=dict)
+    broken: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.what
+
+
+KEY = {"name": "idempotency_key", "source": "order_id"}
+STRING, INT = "STRING", "INT"
+CAP = 40
+MANY = {f"k{i}": i for i in range(2 * CAP)}
+CASES = [
+    Case(
+        "the key is a column too, and a Critical Data Element",
+        contract([{"name": "order_id", "type": STRING, "cde": True}, {"name": "n", "type": INT}], [KEY]),
+        [[{"order_id": "a", "n": 1}, {"order_id": "b", "n": 2}], [{"order_id": "a", "n": 3}, {"n": 4}]],
+        {"m2": {"order_id": "a", "n": 3, "idempotency_key": "a"}, "m1": {"order_id": "b", "n": 2}},
+        {"m3": [("order_id", "cde")]},
+    ),
+    Case(
+        "the key is an envelope column and a payload column by its source",
+        contract(
+            [{"name": "number", "source": "order_id", "type": INT}],
+            [KEY, {"name": "order_no", "source": "order_id"}],
+        ),
+        [[{"order_id": 7}, {"order_id": 8}], [{"order_id": 7}]],
+        {
+            "m2": {"idempotency_key": "7", "order_no": "7", "number": 7},
+            "m1": {"idempotency_key": "8", "order_no": "8", "number": 8},
+        },
+    ),
+    Case(
+        "an envelope column and a payload column of one source",
+        contract([{"name": "by", "source": "meta.by", "type": STRING}], [{"name": "producer", "source": "meta.by"}]),
+        [[{"meta": {"by": "x"}}]],
+        {"m0": {"by": "x", "producer": "x"}},
+    ),
+    Case(
+        "two envelope columns of one source, one of them the key",
+        contract([{"name": "n", "type": INT}], [{"name": "other", "source": "order_id"}, KEY]),
+        [[{"order_id": "a", "n": 1}, {"order_id": "a", "n": 2}]],
+        {"m1": {"other": "a", "idempotency_key": "a", "n": 2}},
+    ),
+    Case(
+        "two payload columns of one field, by two types",
+        contract([{"name": "n", "type": INT}, {"name": "n_text", "source": "n", "type": STRING}]),
+        [[{"n": 1}, {"n": "x"}]],
+        {"m0": {"n": 1, "n_text": "1"}},
+        {"m1": [("n", "type")]},
+    ),
+    Case(
+        "more fields than the cap before those that the contract names",
+        contract([{"name": "late", "type": INT}, {"name": "deep_id", "type": INT}], [KEY]),
+        [[MANY], [{"late": 1, "deep": {"id": 2}, "order_id": "a"}], [{"Late": 3, "deep_id": 4, "more": 5}]],
+        {
+            "m0": {"late": None, "deep_id": None},
+            "m1": {"late": 1, "deep_id": 2, "idempotency_key": "a"},
+            "m2": {"late": 3, "deep_id": 4},
+        },
+    ),
+    Case(
+        "more fields than the cap together with those that the contract names",
+        contract([{"name": "late", "type": INT}, {"name": "id", "source": "deep.id", "type": INT}]),
+        [[{**MANY, "late": 1, "deep": {"id": 2}}]],
+        {"m0": {"late": 1, "id": 2}},
+    ),
+    Case(
+        "a stray field of the same plain name lands first",
+        contract([{"name": "user_id", "type": INT}]),
+        [[{"user_id": 1}], [{"user": {"id": 2}}, {"User": {"ID": 3}}, {}]],
+        {"m0": {"user_id": 1}, "m1": {"user_id": 2}, "m2": {"user_id": 3}, "m3": {"user_id": None}},
+    ),
+    Case(
+        "several fields of a plain name that agree, and that do not",
+        contract([{"name": "user_id", "type": INT, "cde": True}]),
+        [
+            [{"user_id": 1, "user": {"id": "1"}}, {"user_id": 1, "user": {"id": 2}}, {"user_id": "", "USER_ID": "x"}],
+            [{"user_id": None, "user": {"id": 2}}],
+        ],
+        {"m0": {"user_id": 1}, "m3": {"user_id": 2}},
+        {"m1": [("user_id", "ambiguous")], "m2": [("user_id", "ambiguous")]},
+    ),
+    Case(
+        "a source is that field and no other of its plain name",
+        contract([{"name": "buyer", "source": "order.customer.id", "type": INT}, {"name": "status", "type": STRING}]),
+        [
+            [{"order_customer_id": 1, "buyer": 9}],
+            [{"order": {"customer": {"id": 2}}}, {"Order": {"customer": {"id": 3}}}],
+        ],
+        {"m0": {"buyer": None}, "m1": {"buyer": 2}, "m2": {"buyer": None}},
+    ),
+    Case(
+        "a field in another shape is not missing",
+        contract([{"name": "status", "type": STRING, "default": "new"}, {"name": "n", "type": INT}]),
+        [
+            [{"status": {"code": "done"}, "n": {"v": 7}}, {"status": {}}, {"n": {"v": None}}, {"status": {"a": {}}}],
+            [{"status": "ok", "n": 1}, {}, {"status": [{"a": 1}]}],
+        ],
+        {
+            "m4": {"status": "ok", "n": 1},
+            "m5": {"status": "new", "n": None},
+            "m6": {"status": '[{"a": 1}]'},
+        },
+        {
+            "m0": [("status", "type"), ("n", "type")],
+            "m1": [("status", "type")],
+            "m2": [("n", "type")],
+            "m3": [("status", "type")],
+        },
+    ),
+    Case(
+        "an object where a CDE is, by its source, and more fields than the cap",
+        contract([{"name": "v", "source": "a.b", "type": INT, "cde": True}]),
+        [[MANY], [{"a": {"b": {"c": 1}}}, {"a": {"b": {}}}, {"A": {"b": {}}}, {"a": {"b": 5}}]],
+        {"m4": {"v": 5}},
+        {"m0": [("v", "cde")], "m1": [("v", "type")], "m2": [("v", "type")], "m3": [("v", "cde")]},
+    ),
+    Case(
+        "case variants are one plain name",
+        contract([{"name": "status", "type": STRING, "default": "new"}, {"name": "n", "type": INT}]),
+        [[{"status": "done", "n": 1}], [{"Status": "done", "N": 8}, {"sTATUS": "open"}]],
+        {"m0": {"status": "done", "n": 1}, "m1": {"status": "done", "n": 8}, "m2": {"status": "open", "n": None}},
+    ),
+    Case(
+        "white space of every kind is blank",
+        contract([{"name": "who", "type": STRING, "cde": True}]),
+        [[*({"who": sign} for sign in WHITE_SPACE), {"who": WHITE_SPACE}, {"who": "\r\n"}, {"who": "\u200b"}]],
+        {f"m{len(WHITE_SPACE) + 2}": {"who": "\u200b"}},
+        {f"m{i}": [("who", "cde")] for i in range(len(WHITE_SPACE) + 2)},
+    ),
+    Case(
+        "a key of white space is no key",
+        contract([{"name": "n", "type": INT}], [KEY]),
+        [[{"order_id": sign, "n": i} for i, sign in enumerate(WHITE_SPACE)]],
+        {f"m{i}": {"n": i, "idempotency_key": f"m{i}"} for i in range(len(WHITE_SPACE))},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_what_a_column_is_bound_to_fills_it(case: Case, chosen: ChosenTopic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leanops.standardized.table.FlattenPlan", partial(FlattenPlan, cap=CAP))
+    first = 0
+    for payloads in case.ticks:
+        chosen.land(payloads, first)
+        first += len(payloads)
+        chosen.build(case.contract)
+    found = chosen.rows(Layer.CURATED)
+    assert {
+        name: {column: found[name][column] for column in row} for name, row in case.curated.items() if name in found
+    } == case.curated
+    assert found.keys() == case.curated.keys()
+    assert chosen.broken() == case.broken
+    chosen.assert_closed(case.contract)
+
+
+def test_one_message_with_thousands_of_fields_does_not_starve_the_contract(chosen: ChosenTopic) -> None:
+    wanted = contract([{"name": "late", "type": INT}, {"name": "deep_id", "type": INT}], [KEY])
+    chosen.land([{f"k{i}": i for i in range(3000)}])
+    chosen.build(wanted)
+    chosen.land([{"late": 1, "deep": {"id": 2}, "order_id": "a"}], first=1)
+    chosen.build(wanted)
+    row = chosen.rows(Layer.CURATED)["m1"]
+    assert (row["late"], row["deep_id"], row["idempotency_key"]) == (1, 2, "a")
+    assert chosen.rows(Layer.STANDARDIZED)["m1"]["overflow_json"] is None
+
+
+@pytest.mark.parametrize("columns", [60, 300, pytest.param(MAX_COLUMNS, marks=pytest.mark.long)])
+def test_a_contract_of_many_columns_is_built(columns: int, chosen: ChosenTopic) -> None:
+    wide = contract([{"name": f"c{i}", "type": INT, "cde": i == 0} for i in range(columns)])
+    chosen.land([{f"c{i}": i for i in range(columns)}, {f"c{i}": "x" for i in range(columns)}, {}])
+    chosen.build(wide)
+    row = chosen.rows(Layer.CURATED)["m0"]
+    assert [row[f"c{i}"] for i in range(columns)] == list(range(columns))
+    assert chosen.broken() == {"m1": [(f"c{i}", "type") for i in range(columns)], "m2": [("c0", "cde")]}
