@@ -285,9 +285,9 @@ def cast(text: str, kind: ColumnType, layout: str | None) -> Value | None:
         case "BIGINT":
             return _integer(text, bits=64)
         case "FLOAT":
-            return _binary(text, np.float32, surely=6, at_most=9)
+            return _binary(text, np.float32, at_most=9)
         case "DOUBLE":
-            return _binary(text, np.float64, surely=15, at_most=17)
+            return _binary(text, np.float64, at_most=17)
         case "DECIMAL":
             assert kind.precision is not None
             assert kind.scale is not None
@@ -304,7 +304,6 @@ def cast(text: str, kind: ColumnType, layout: str | None) -> Value | None:
 
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?0*[0-9]{1,3})?")
-_WHOLE = re.compile(r"-?[0-9]+(\.0+)?")
 _MAX_NUMBER_LENGTH = 400
 
 
@@ -328,10 +327,10 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal | None:
     return Decimal(int(units)).scaleb(-scale, Context(prec=precision))
 
 
-def _binary(text: str, kind: type[np.floating[Any]], surely: int, at_most: int) -> float | None:
-    """A finite number of no more digits than the type tells apart; a whole number must be exactly that number.
+def _binary(text: str, kind: type[np.floating[Any]], at_most: int) -> float | None:
+    """A whole number must be exactly that number; any other has no more digits than the type tells apart.
 
-    Whole numbers are compared as decimals of 38 digits: longer ones are refused unless they have few digits but zeros.
+    Whole numbers of more than 38 significant digits are refused: Spark has no exact type for them.
     """
     number = _number(text)
     if number is None:
@@ -339,11 +338,11 @@ def _binary(text: str, kind: type[np.floating[Any]], surely: int, at_most: int) 
     with np.errstate(over="ignore", under="ignore"):
         value = float(kind(text))
     digits = len("".join(map(str, number.as_tuple().digits)).strip("0"))
-    if isinf(value) or (value == 0) != (number == 0) or digits > at_most:
+    if isinf(value):
         return None
-    if digits > surely and _WHOLE.fullmatch(text) and (number.adjusted() >= 38 or Fraction(value) != Fraction(number)):
-        return None
-    return value
+    if Fraction(number).denominator == 1:
+        return value if digits <= 38 and Fraction(value) == Fraction(number) else None
+    return value if digits <= at_most and abs(value) >= np.finfo(kind).tiny else None
 
 
 _DAY = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"

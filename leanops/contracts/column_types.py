@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
+from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
@@ -19,8 +20,8 @@ SIMPLE_TYPES = {
     "BOOLEAN": "true or false",
     "INT": f"a whole number from {-(2**31)} to {2**31 - 1}",
     "BIGINT": f"a whole number from {-(2**63)} to {2**63 - 1}",
-    "FLOAT": "a number as JSON writes it, of at most 9 significant digits",
-    "DOUBLE": "a number as JSON writes it, of at most 17 significant digits",
+    "FLOAT": "a number as JSON writes it, of at most 9 significant digits; a whole one exactly as a FLOAT holds it",
+    "DOUBLE": "a number as JSON writes it, of at most 17 significant digits; a whole one exactly as a DOUBLE holds it",
     "DATE": "a day, such as 2026-01-31",
     "TIMESTAMP": "a moment, such as 2026-01-31T08:15:00Z, in UTC where it names no zone",
 }
@@ -100,7 +101,6 @@ def _suggestion(text: str) -> str:
 
 _INTEGER = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?0*\d{1,3})?", re.ASCII)
-_WHOLE_NUMBER = re.compile(r"-?\d+(\.0+)?", re.ASCII)
 _DATE = re.compile(r"(?!0000)\d{4}-\d\d-\d\d", re.ASCII)
 _TIMESTAMP = re.compile(
     r"(?!0000)\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?(Z|[+-](0\d|1[0-7]):[0-5]\d|[+-]18:00)?", re.ASCII
@@ -127,21 +127,24 @@ def _integer_of(bits: int) -> Callable[[str], bool]:
     return lambda text: bool(_INTEGER.fullmatch(text)) and len(text) <= 20 and -bound <= int(text) < bound
 
 
-def _binary_of(kind: type[np.floating[Any]], safe: int, most: int) -> Callable[[str], bool]:
-    """Whether a number has no more digits than `kind` can tell apart and, if it is whole, is exactly that number."""
+def _binary_of(kind: type[np.floating[Any]], most: int) -> Callable[[str], bool]:
+    """A whole number must be exactly one that `kind` holds, however it is written: `1e22` is a DOUBLE, `1e23` is not.
+
+    Any other number has at most `most` significant digits, which is what `kind` can tell apart, and is not so small
+    that `kind` has fewer. Whole numbers of more than 38 significant digits are refused: Spark is not exact there.
+    """
 
     def fits(text: str) -> bool:
         if not _is_number(text):
             return False
         with np.errstate(over="ignore", under="ignore"):
             value = kind(text)
-        count = len(_digits(text))
-        if not np.isfinite(value) or (value == 0 and count):
+        count, number = len(_digits(text)), Fraction(text)
+        if not np.isfinite(value):
             return False
-        if count <= safe:
-            return True
-        is_exact = Decimal(text).adjusted() < DECIMAL_DIGITS and Decimal(float(value)) == Decimal(text)
-        return count <= most and (not _WHOLE_NUMBER.fullmatch(text) or is_exact)
+        if number.denominator == 1:
+            return count <= DECIMAL_DIGITS and Fraction(float(value)) == number
+        return count <= most and abs(value) >= np.finfo(kind).tiny
 
     return fits
 
@@ -180,8 +183,8 @@ _ACCEPTS: dict[str, Callable[[str], bool]] = {
     "BOOLEAN": lambda text: text in ("true", "false"),
     "INT": _integer_of(32),
     "BIGINT": _integer_of(64),
-    "FLOAT": _binary_of(np.float32, safe=6, most=9),
-    "DOUBLE": _binary_of(np.float64, safe=15, most=17),
+    "FLOAT": _binary_of(np.float32, most=9),
+    "DOUBLE": _binary_of(np.float64, most=17),
     "DATE": _is_date,
     "TIMESTAMP": _is_timestamp,
 }

@@ -9,11 +9,11 @@ Timestamps without a zone are read in the session's zone, which must be UTC.
 """
 
 import re
+from typing import NamedTuple
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-_WHOLE_NUMBER = r"\A-?[0-9]+(\.0+)?\z"
 # Exponents are bounded: 1e999999999 as a decimal would be a number of a billion digits.
 _NUMBER = r"\A-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?0*[0-9]{1,3})?\z"
 _DATE = r"\A(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
@@ -30,8 +30,23 @@ _EPOCHS = {
     "epoch_micros": ("timestamp_micros", 1_000_000),
 }
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799  # of the years 1 and 9999
-# Every decimal of the first number of digits survives the way to the type and back; of more than the second, none does.
-_DIGITS = {"FLOAT": (6, 9), "DOUBLE": (15, 17)}
+
+
+class _Binary(NamedTuple):
+    """Every decimal of `safe` digits survives the way to the type and back; of more than `most`, none does.
+
+    `bits` are those of the significand; numbers below `tiny` have fewer of them, and so fewer digits.
+    """
+
+    safe: int
+    most: int
+    bits: int
+    tiny: float
+
+
+_BINARIES = {"FLOAT": _Binary(6, 9, 24, 2.0**-126), "DOUBLE": _Binary(15, 17, 53, 2.0**-1022)}
+_MOST_ZEROS = 22  # 5^23, and so every odd multiple of 10^23, has more bits than a DOUBLE
+_HALF_DIVISOR = 2.0**62
 
 
 def strict_cast(text: Column, type_name: str, layout: str | None = None) -> Column:
@@ -77,17 +92,49 @@ def _strict_decimal(text: Column, precision: int, scale: int) -> Column:
 
 
 def _strict_binary(text: Column, binary: str) -> Column:
-    """A finite number with no more digits than the type can tell apart; a whole number is exactly that number.
+    """A whole number that the type holds exactly, or a finite one with no more digits than the type can tell apart.
 
-    How Java prints a binary number has changed between its versions, so nothing here depends on it.
+    Plain texts of few digits are cast at once. How Java prints a binary number has changed between its versions, so
+    nothing here depends on it.
     """
-    safe, most = _DIGITS[binary]
+    form = _BINARIES[binary]
+    is_short = rf"\A-?(?=[0-9.]{{1,{form.safe + 1}}}\z)(?:0|[1-9][0-9]{{0,{form.safe - 1}}})(?:\.[0-9]+)?\z"
     value = _bounded(text).try_cast(binary)
-    count = F.length(_digits(text))
-    is_exact = value.try_cast("DECIMAL(38,0)") == text.try_cast("DECIMAL(38,0)")
-    fits = (count <= safe) | ((count <= most) & (~text.rlike(_WHOLE_NUMBER) | F.coalesce(is_exact, F.lit(False))))
-    is_there = (F.abs(value) < float("inf")) & ~((value == 0) & (count > 0))
-    return F.when(text.rlike(_NUMBER) & is_there & fits, value)
+    size = F.abs(value)
+    zeros = _last_digit_exponent(text)
+    is_whole = (F.length(_digits(text)) == 0) | (zeros >= 0)
+    tells_apart = (F.length(_digits(text)) <= form.most) & (size >= form.tiny)
+    fits = F.when(is_whole, _is_held(text, size, zeros, form, binary)).otherwise(tells_apart)
+    return F.when(text.rlike(is_short), value).when(text.rlike(_NUMBER) & (size < float("inf")) & fits, value)
+
+
+def _is_held(text: Column, size: Column, zeros: Column, form: _Binary, binary: str) -> Column:
+    """Whether a whole number is exactly the one that the type holds: whether the gap to the next one divides it.
+
+    The gap is a power of two. The nearest number that the type holds is a multiple of it and less than a gap away, so
+    if the gap divides the number too they are the same. The number is its significant digits and some zeros, 10^z:
+    these bring 2^z of the gap. The digits must fit DECIMAL(38,0), Spark's longest exact type.
+    """
+    half = (size * 0.5).cast(binary)
+    just_over_half_a_gap = half * F.lit(2.0**-form.bits * (1 + 2.0 ** -(form.bits - 3))).cast(binary)
+    gap = ((half + just_over_half_a_gap) - half).cast("DOUBLE") * 2
+    divisor = gap * F.pow(F.lit(0.5), zeros)
+    low, high = F.least(divisor, F.lit(_HALF_DIVISOR)), F.least(divisor / _HALF_DIVISOR, F.lit(_HALF_DIVISOR))
+    exact_divisor = _whole(F.greatest(low, F.lit(1.0))) * _whole(F.greatest(high, F.lit(1.0)))
+    remainder = _digits(text).try_cast("DECIMAL(38,0)") % exact_divisor
+    return (F.length(_digits(text)) == 0) | ((zeros <= _MOST_ZEROS) & F.coalesce(remainder == 0, F.lit(False)))
+
+
+def _whole(number: Column) -> Column:
+    return number.cast("BIGINT").cast("DECIMAL(19,0)")
+
+
+def _last_digit_exponent(text: Column) -> Column:
+    """Which power of ten the last significant digit of a number counts: 1 for `1200e-1`, -2 for `0.250`."""
+    exponent = F.coalesce(F.regexp_extract(text, r"[eE](.*)", 1).try_cast("INT"), F.lit(0))
+    figures = F.regexp_replace(text, r"[eE].*|[-.]", "")
+    trailing = F.length(figures) - F.length(F.rtrim(figures, F.lit("0")))
+    return exponent + trailing - F.length(F.regexp_extract(text, r"\.([0-9]+)", 1))
 
 
 def _strict_date(text: Column, layout: str | None) -> Column:
