@@ -45,8 +45,8 @@ class _Binary(NamedTuple):
 
 
 _BINARIES = {"FLOAT": _Binary(6, 9, 24, 2.0**-126), "DOUBLE": _Binary(15, 17, 53, 2.0**-1022)}
-_MOST_ZEROS = 22  # 5^23, and so every odd multiple of 10^23, has more bits than a DOUBLE
-_HALF_DIVISOR = 2.0**62
+# No multiple of 10^23 has few enough bits for a DOUBLE (5^23 has 54), and before these there are at most 38 digits.
+_END_OF_HELD = 1e60
 
 
 def strict_cast(text: Column, type_name: str, layout: str | None = None) -> Column:
@@ -99,13 +99,11 @@ def _strict_binary(text: Column, binary: str) -> Column:
     """
     form = _BINARIES[binary]
     is_short = rf"\A-?(?=[0-9.]{{1,{form.safe + 1}}}\z)(?:0|[1-9][0-9]{{0,{form.safe - 1}}})(?:\.[0-9]+)?\z"
-    value = _bounded(text).try_cast(binary)
-    size = F.abs(value)
-    zeros = _last_digit_exponent(text)
-    is_whole = (F.length(_digits(text)) == 0) | (zeros >= 0)
+    value = text.try_cast(binary)
+    size, zeros = F.abs(value), _last_digit_exponent(text)
     tells_apart = (F.length(_digits(text)) <= form.most) & (size >= form.tiny)
-    fits = F.when(is_whole, _is_held(text, size, zeros, form, binary)).otherwise(tells_apart)
-    return F.when(text.rlike(is_short), value).when(text.rlike(_NUMBER) & (size < float("inf")) & fits, value)
+    fits = F.when(zeros >= 0, _is_held(text, size, zeros, form, binary)).otherwise(tells_apart)
+    return F.when(text.rlike(is_short), value).when(_bounded(text).rlike(_NUMBER) & fits, value)
 
 
 def _is_held(text: Column, size: Column, zeros: Column, form: _Binary, binary: str) -> Column:
@@ -117,16 +115,16 @@ def _is_held(text: Column, size: Column, zeros: Column, form: _Binary, binary: s
     """
     half = (size * 0.5).cast(binary)
     just_over_half_a_gap = half * F.lit(2.0**-form.bits * (1 + 2.0 ** -(form.bits - 3))).cast(binary)
-    gap = ((half + just_over_half_a_gap) - half).cast("DOUBLE") * 2
+    gap = (half + just_over_half_a_gap - half) * 2.0
     divisor = gap * F.pow(F.lit(0.5), zeros)
-    low, high = F.least(divisor, F.lit(_HALF_DIVISOR)), F.least(divisor / _HALF_DIVISOR, F.lit(_HALF_DIVISOR))
-    exact_divisor = _whole(F.greatest(low, F.lit(1.0))) * _whole(F.greatest(high, F.lit(1.0)))
-    remainder = _digits(text).try_cast("DECIMAL(38,0)") % exact_divisor
-    return (F.length(_digits(text)) == 0) | ((zeros <= _MOST_ZEROS) & F.coalesce(remainder == 0, F.lit(False)))
+    # A divisor of more than 63 bits is two numbers: no cast of a DOUBLE to a DECIMAL is exact.
+    low, high = F.least(divisor, F.lit(2.0**62)), F.least(divisor * 2.0**-62, F.lit(2.0**62))
+    remainder = F.concat(F.lit("0"), _digits(text)).try_cast("DECIMAL(38,0)") % (_from_one(low) * _from_one(high))
+    return (size < _END_OF_HELD) & F.coalesce(remainder == 0, F.lit(False))
 
 
-def _whole(number: Column) -> Column:
-    return number.cast("BIGINT").cast("DECIMAL(19,0)")
+def _from_one(number: Column) -> Column:
+    return F.greatest(number, F.lit(1.0)).cast("BIGINT").cast("DECIMAL(19,0)")
 
 
 def _last_digit_exponent(text: Column) -> Column:
