@@ -293,12 +293,12 @@ def cast(text: str, kind: ColumnType, layout: str | None) -> Value | None:
             assert kind.scale is not None
             return _decimal(text, kind.precision, kind.scale)
         case "DATE":
-            moment = _moment(text, _LAYOUTS[kind.name, layout])
+            moment = _moment(text, _pattern(layout) if layout else _OWN_FORM["DATE"])
             return moment and moment.date()
         case "TIMESTAMP" if layout in _PER_SECOND:
             return _since_epoch(text, _PER_SECOND[layout])
         case "TIMESTAMP":
-            return _moment(text, _LAYOUTS[kind.name, layout])
+            return _moment(text, _pattern(layout) if layout else _OWN_FORM["TIMESTAMP"])
     raise ValueError(kind)
 
 
@@ -345,46 +345,113 @@ def _binary(text: str, kind: type[np.floating[Any]], at_most: int) -> float | No
     return value if digits <= at_most and abs(value) >= np.finfo(kind).tiny else None
 
 
-_DAY = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
-_SECOND = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
-_ZONE = r"(?P<zone>Z|[+-]\d\d:\d\d)"
-_LAYOUTS: dict[tuple[str, str | None], str] = {
-    ("DATE", None): _DAY,
-    ("DATE", "dd.MM.yyyy"): r"(?P<day>\d\d)\.(?P<month>\d\d)\.(?P<year>\d{4})",
-    ("DATE", "yyyyMMdd"): r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)",
-    ("TIMESTAMP", None): rf"{_DAY}[T ]{_SECOND}(\.(?P<fraction>\d{{1,6}})0*)?{_ZONE}?",
-    ("TIMESTAMP", "dd.MM.yyyy HH:mm"): (
-        r"(?P<day>\d\d)\.(?P<month>\d\d)\.(?P<year>\d{4}) (?P<hour>\d\d):(?P<minute>\d\d)"
-    ),
-    ("TIMESTAMP", "yyyy-MM-dd'T'HH:mm:ssXXX"): rf"{_DAY}T{_SECOND}{_ZONE}",
+_OWN_FORM = {
+    "DATE": r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)",
+    "TIMESTAMP": r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[T ](?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
+    r"(\.(?P<fraction>\d{1,6})0*)?(?P<zone>Z|[+-]\d\d:\d\d)?",
 }
 _PER_SECOND = {"epoch_seconds": 1, "epoch_millis": 1_000, "epoch_micros": 1_000_000}
-_FURTHEST_ZONE = timedelta(hours=18)
+_MONTHS = [date(2000, month, 1).strftime("%B").lower() for month in range(1, 13)]
+_LETTERS = {"y": "year", "M": "month", "L": "month", "d": "day", "D": "yearday", "H": "hour", "k": "clock", "h": "of12"}
+_LETTERS |= {"K": "of11", "m": "minute", "s": "second", "S": "fraction", "a": "half", "G": "era"}
+_LETTERS |= dict.fromkeys("XxZO", "zone")
+_TOKEN = re.compile(r"'([^']*)'|([A-Za-z])\2*|([\[\]])|(.)", re.DOTALL)
 
 
-def _moment(text: str, layout: str) -> datetime | None:
-    found = re.fullmatch(layout, text, re.ASCII)
+@lru_cache
+def _pattern(layout: str) -> str:
+    """A format as a regular expression that names its parts."""
+    return "".join(map(_pattern_of, _TOKEN.finditer(layout)))
+
+
+def _pattern_of(token: re.Match[str]) -> str:
+    run, letter = token[0], token[2]
+    if token[3]:
+        return "(?:" if run == "[" else ")?"
+    if not letter:
+        return re.escape(run if token[1] is None else token[1])
+    return f"(?P<{_LETTERS[letter]}>{_signs(letter, len(run))})"
+
+
+def _signs(letter: str, count: int) -> str:
+    match letter:
+        case "S":
+            return rf"\d{{{min(count, 6)}}})(?:{'0' * (count - 6)}"
+        case "a":
+            return "AM|PM"
+        case "G":
+            return "Anno Domini" if count == 4 else "AD"
+        case "M" | "L" if count > 2:
+            return "|".join(name.title() if count == 4 else name[:3].title() for name in _MONTHS)
+        case "O" | "Z" if letter == "O" or count == 4:
+            return r"GMT(?:[+-]\d\d?(?::\d\d)?)?" if count == 1 else r"GMT(?:[+-]\d\d:\d\d)?"
+        case "Z" | "x" | "X":
+            style = {1: 2, 2: 2, 3: 2, 5: 5}[count] if letter == "Z" else count
+            colon = ":" if style in (3, 5) else ""
+            minutes = rf"(?:{colon}\d\d)" + ("?" if style == 1 else "")
+            seconds = rf"(?:{colon}\d\d)?" if style > 3 else ""
+            zulu = "Z|" if letter == "X" or (count == 5 and letter == "Z") else ""
+            return rf"{zulu}[+-]\d\d{minutes}{seconds}"
+    most = {"y": max(count, 4), "D": 3}.get(letter, 2)
+    return "|".join(
+        rf"\d{{{count}}}" if size == count else rf"[1-9]\d{{{size - 1}}}" for size in range(count, most + 1)
+    )
+
+
+def _moment(text: str, pattern: str) -> datetime | None:
+    found = re.fullmatch(pattern, text, re.ASCII)
     if found is None:
         return None
     part = {name: value for name, value in found.groupdict().items() if value is not None}
-    year, month, day, hour, minute, second = (
-        int(part.get(name, 0)) for name in ("year", "month", "day", "hour", "minute", "second")
-    )
     try:
-        local = datetime(year, month, day, hour, minute, second, int(part.get("fraction", "0").ljust(6, "0")), UTC)
+        day = _day(part)
+        hour = _hour(part)
+        minute, second = int(part.get("minute", 0)), int(part.get("second", 0))
+        micros = int(part.get("fraction", "0").ljust(6, "0"))
+        local = datetime(day.year, day.month, day.day, hour, minute, second, micros, UTC)
         return local - _offset(part.get("zone", "Z"))
     except (ValueError, OverflowError):
         return None
 
 
+def _day(part: Mapping[str, str]) -> date:
+    if "yearday" in part:
+        first = date(int(part["year"]), 1, 1)
+        day = first + timedelta(days=int(part["yearday"]) - 1)
+        if day.year != first.year:
+            raise ValueError("the year has no such day")
+        return day
+    month = part["month"]
+    names = [name[: len(month)] for name in _MONTHS]
+    return date(int(part["year"]), int(month) if month.isdigit() else names.index(month.lower()) + 1, int(part["day"]))
+
+
+def _hour(part: Mapping[str, str]) -> int:
+    """The hour of the day, whichever clock it is told by: of 0 to 23, 1 to 24, 1 to 12 or 0 to 11."""
+    for name, first, last in (("clock", 1, 24), ("of12", 1, 12), ("of11", 0, 11), ("hour", 0, 23)):
+        if name in part and not first <= int(part[name]) <= last:
+            raise ValueError(f"there is no hour {part[name]}")
+    after_noon = 12 if part.get("half") == "PM" else 0
+    if "of12" in part or "of11" in part:
+        return int(part.get("of12") or part["of11"]) % 12 + after_noon
+    hour = int(part.get("clock", part.get("hour", "0"))) % 24
+    if "half" in part and hour // 12 * 12 != after_noon:
+        raise ValueError("the hour is not of this half of the day")
+    return hour
+
+
+_FURTHEST_ZONE = timedelta(hours=18)
+
+
 def _offset(zone: str) -> timedelta:
-    if zone == "Z":
+    found = re.fullmatch(r"(?:GMT)?([+-])(\d{1,2}):?(\d\d)?:?(\d\d)?", zone)
+    if found is None:
         return timedelta()
-    sign, hours, minutes = -1 if zone[0] == "-" else 1, int(zone[1:3]), int(zone[4:6])
-    offset = timedelta(hours=hours, minutes=minutes)
-    if minutes >= 60 or offset > _FURTHEST_ZONE:
+    hours, minutes, seconds = (int(each or 0) for each in found.groups()[1:])
+    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    if minutes >= 60 or seconds >= 60 or offset > _FURTHEST_ZONE:
         raise ValueError(f"there is no zone {zone}")
-    return sign * offset
+    return -offset if found[1] == "-" else offset
 
 
 def _since_epoch(text: str, per_second: int) -> datetime | None:

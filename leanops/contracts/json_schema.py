@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from leanops.contracts.model import ENVELOPE_TARGETS, EPOCH_FORMATS, Contract
+from leanops.contracts.datetime_format import EPOCH_FORMATS
+from leanops.contracts.model import ENVELOPE_TARGETS, Contract
 from leanops.contracts.reading import EDITORS_KEY
 from leanops.names import RESERVED_COLUMNS, SAFE_NAME
 

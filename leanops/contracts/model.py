@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -19,6 +18,7 @@ from pydantic import (
 from pydantic_core.core_schema import ValidationInfo
 
 from leanops.contracts.column_types import DECIMAL_RULE, SIMPLE_TYPES, ColumnType
+from leanops.contracts.datetime_format import EPOCH_FORMATS, check_format
 from leanops.errors import NotAllowed, quoted
 from leanops.names import RESERVED_COLUMNS, SAFE_NAME
 from leanops.standardized.flatten_plan import BoundFields, Path, column_name
@@ -36,15 +36,12 @@ MAX_VERSION = 2**31 - 1
 ENVELOPE_TARGETS = ("idempotency_key",)
 """System columns that an envelope column may fill; the others come with the message itself."""
 
-EPOCH_FORMATS = ("epoch_seconds", "epoch_millis", "epoch_micros")
 FORMATTED_TYPES = ("DATE", "TIMESTAMP")
 """The only types whose values can be written in more than one way."""
 
 NAME_RULE = "at most 64 lower-case letters, digits and _, beginning with a letter"
 SOURCE_RULE = "a dotted path, such as _metadata.idempotencyKeyResource"
 OWNER_RULE = "team:NAME or an e-mail address"
-_PATTERN_LETTERS = set("GyDMLdQqEFahKkHmsSVzOXxZ")
-_OTHER_LETTERS = str.maketrans("YD", "yd")  # what other tools write for the year and the day of the month
 _SOURCE = re.compile(r"[^.\s]+(\.[^.\s]+)*")
 _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+", re.ASCII)
 
@@ -96,13 +93,6 @@ def _owner(text: str) -> str:
         fix = f"write {quoted(team)}" if _OWNER.fullmatch(team) else None
         raise NotAllowed(f"{quoted(text)} is no owner, which is {OWNER_RULE}", fix=fix)
     return text
-
-
-def _is_format(layout: str, kind: ColumnType) -> bool:
-    if layout in EPOCH_FORMATS:
-        return kind.name == "TIMESTAMP"
-    letters = set(re.findall(r"[A-Za-z]", re.sub(r"'[^']*'", "", layout)))
-    return bool(letters) and letters <= _PATTERN_LETTERS
 
 
 def _pattern(rule: re.Pattern[str]) -> WithJsonSchema:
@@ -184,16 +174,8 @@ class PayloadColumn(_Strict):
     @classmethod
     def _readable_format(cls, layout: str | None, info: ValidationInfo) -> str | None:
         kind = info.data.get("type")
-        if layout is None or kind is None or kind.name not in FORMATTED_TYPES:
-            return layout
-        if not _is_format(layout, kind):
-            nearest = get_close_matches(layout[:60], EPOCH_FORMATS, n=1) or [layout.translate(_OTHER_LETTERS)]
-            epochs = f", or {', '.join(EPOCH_FORMATS)}" if kind.name == "TIMESTAMP" else ""
-            raise NotAllowed(
-                f"{quoted(layout)} is no pattern of a {kind}, such as dd.MM.yyyy{epochs}",
-                allowed=f"a pattern such as dd.MM.yyyy{epochs}",
-                fix=f"write {quoted(nearest[0])}" if _is_format(nearest[0], kind) else None,
-            )
+        if layout is not None and kind is not None and kind.name in FORMATTED_TYPES:
+            check_format(layout, kind.name)
         return layout
 
     @field_validator("default")

@@ -14,6 +14,8 @@ from typing import NamedTuple
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from leanops.contracts.datetime_format import text_form
+
 # Exponents are bounded: 1e999999999 as a decimal would be a number of a billion digits.
 _NUMBER = r"\A-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?0*[0-9]{1,3})?\z"
 _DATE = r"\A(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
@@ -23,7 +25,6 @@ _TIMESTAMP = (
 # Java reads a decimal of a million digits in a minute: one such value would hold up its whole topic.
 _MAX_NUMBER_LENGTH = 400
 _DECIMAL_TYPE = re.compile(r"DECIMAL\(\s*(\d+)\s*,\s*(\d+)\s*\)")
-_ZONE_LETTERS = re.compile(r"[VzOXxZ]")
 _EPOCHS = {
     "epoch_seconds": ("timestamp_seconds", 1),
     "epoch_millis": ("timestamp_millis", 1_000),
@@ -138,8 +139,8 @@ def _last_digit_exponent(text: Column) -> Column:
 def _strict_date(text: Column, layout: str | None) -> Column:
     if layout is None:
         return F.when(text.rlike(_DATE), text.try_cast("DATE"))
-    value = F.try_to_timestamp(text, F.lit(layout)).cast("DATE")
-    return F.when(_in_range(value) & (F.date_format(value, layout) == text), value)
+    value = _formatted(text, layout).cast("DATE")
+    return F.when(_in_range(value), value)
 
 
 def _strict_timestamp(text: Column, layout: str | None) -> Column:
@@ -149,10 +150,13 @@ def _strict_timestamp(text: Column, layout: str | None) -> Column:
         return F.when(text.rlike(_TIMESTAMP) & _in_range(value), value)
     if layout in _EPOCHS:
         return _from_epoch(text, layout)
-    value = F.try_to_timestamp(text, F.lit(layout))
-    if _ZONE_LETTERS.search(re.sub(r"'[^']*'", "", layout)):
-        return F.when(_in_range(value), value)
-    return F.when(_in_range(value) & (F.date_format(value, layout) == text), value)
+    value = _formatted(text, layout)
+    return F.when(_in_range(value), value)
+
+
+def _formatted(text: Column, layout: str) -> Column:
+    # The guard is inside: some texts of another form are read as another moment, or fail the whole query.
+    return F.try_to_timestamp(F.when(text.rlike(rf"\A{text_form(layout)}\z"), text), F.lit(layout))
 
 
 def _from_epoch(text: Column, layout: str) -> Column:

@@ -76,7 +76,8 @@ def can_be_written(column: PayloadColumn) -> bool:
     """Whether moments can be written in the column's format."""
     if column.format is None or not is_moment(column) or column.format in _EPOCHS:
         return True
-    return all(not found[2] or found[0] in _FORMATS for found in _FORMAT_PART.finditer(column.format))
+    parts = _FORMAT_PART.finditer(column.format)
+    return all(found[0] in _FORMATS if found[2] else found[0] not in ("[", "]") for found in parts)
 
 
 def misfits(column: PayloadColumn) -> Sequence[str]:

@@ -18,6 +18,8 @@ _PATIENCE = DefaultPolicy(max_retries=8, initial_backoff=50, backoff_multiplier=
 
 _SESSION = {
     "spark.sql.session.timeZone": "UTC",
+    # Formats are read by Java's own rules, or not at all: these are what the linter checks them by.
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     # Most ticks are small; Spark's own 200 would make each of them 200 tasks. What is large asks for more.
     "spark.sql.shuffle.partitions": "4",
 }

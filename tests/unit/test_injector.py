@@ -446,7 +446,11 @@ def test_days_and_contracts_that_make_it_impossible_are_told_together() -> None:
         {
             "table_name": "texts",
             "envelope_columns": [],
-            "payload_columns": [{"name": "a", "type": "STRING"}, {"name": "b", "type": "DATE", "format": "EEE d MMM"}],
+            "payload_columns": [
+                {"name": "a", "type": "STRING"},
+                {"name": "b", "type": "DATE", "format": "d MMM yyyy"},
+                {"name": "c", "type": "TIMESTAMP", "format": "yyyy-MM-dd[ HH:mm]"},
+            ],
         }
     )
     document = scenario(**ALL_SHARES)
@@ -460,10 +464,12 @@ def test_days_and_contracts_that_make_it_impossible_are_told_together() -> None:
         "$.days[2].day",
         "$.topics[0].contract",
         "$.topics[0].contract",
+        "$.topics[0].contract",
     ]
     assert "late messages go back to 2024-12-30" in said[0]
     assert "no column is a Critical Data Element" in said[3]
-    assert "cannot write the format 'EEE d MMM' of b" in said[4]
+    assert "cannot write the format 'd MMM yyyy' of b" in said[4]
+    assert "cannot write the format 'yyyy-MM-dd[ HH:mm]' of c" in said[5]
 
 
 def test_every_place_of_a_scenario_has_its_rule() -> None:

@@ -23,7 +23,7 @@ BEYOND_JSON_SCHEMA = [
     "is not the topic of this folder",
     "already, at",
     "0 ≤ s ≤ p",
-    "'garbage' is no pattern",
+    "'garbage' is no format of a DATE",
     *(f"no {kind}" for kind in ("INT", "DECIMAL(5,2)", "DATE", "BOOLEAN")),
 ]
 """What only the linter sees, by what it says of it."""
