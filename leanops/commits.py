@@ -65,6 +65,11 @@ def certain_upto(table: Table | None, upto: int) -> int:
     return min([upto, *_left_behind(table).values()]) if table else upto
 
 
+def is_in_doubt(table: Table) -> bool:
+    """Whether a build was interrupted, and may have left errors of rows that it has not published."""
+    return bool(_left_behind(table))
+
+
 @dataclass
 class Draft:
     """A table's next state while it is being written."""

@@ -5,13 +5,16 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThan
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, IsNull, LessThan
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Operation, ancestors_of
 
 _ALL = AlwaysTrue()
+
+NO_DAY = date(1970, 1, 1)
+"""Where rows are counted whose publish time somebody has taken away."""
 
 
 @dataclass(frozen=True)
@@ -125,4 +128,9 @@ def published_on(first: date, last: date) -> BooleanExpression:
 
 def file_day(file: DataFile) -> date:
     """The publish day of a file's rows."""
-    return date(1970, 1, 1) + timedelta(days=file.partition[len(file.partition) - 1])
+    return NO_DAY + timedelta(days=file.partition[len(file.partition) - 1] or 0)
+
+
+def has_rows_without_day(table: Table) -> bool:
+    """Whether somebody has put rows into a table that stand on no publish day."""
+    return any(True for _ in table.scan(row_filter=IsNull(term="publish_time")).plan_files())

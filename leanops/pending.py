@@ -42,7 +42,8 @@ def pending(catalog: Catalog, topic: str, contract: Contract) -> Pending | None:
         days = frozenset(added) or frozenset([newest_day(raw)])
         return Pending(topic, days, upto, sum(added.values()) or _size(raw))
     stands_for = certain_upto(curated, int(built.get("upto", 0)))
-    if stands_for == upto and built.get("contract") == contract.fingerprint:
+    says = (built.get("contract"), built.get("contract-version"))
+    if stands_for == upto and says == (contract.fingerprint, str(contract.version)):
         return None
     # Only Curated lags behind. Its step builds what is missing, whichever day it is asked for; that may be all of it.
     return Pending(topic, frozenset([newest_day(raw)]), upto, _size(standardized))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import reduce
 
-from pyiceberg.expressions import And, BooleanExpression, GreaterThan, LessThanOrEqual, Or
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThan, LessThanOrEqual, Or
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
@@ -74,9 +74,29 @@ class Slice:
         """All rows of the whole days, as a condition in SQL."""
         return " OR ".join(map(_published_on, sorted(self.days)))
 
-    def holds(self, landing_seq: int, publish_time: datetime) -> bool:
-        """Whether a row is one of them."""
-        return landing_seq <= self.upto and (landing_seq > self.after or publish_time.date() in self.days)
+    @property
+    def place(self) -> str:
+        """Where the rows' errors stand, as a condition in SQL: on whole days, whatever number they claim to have."""
+        if self.is_whole:
+            return "true"
+        # Spark makes of a range that holds nothing what Iceberg does not understand.
+        landed = [f"(landing_seq > {self.after} AND landing_seq <= {self.upto})"] if self.rows_landed > 0 else []
+        return f"({' OR '.join([*landed, *([self.on_days] if self.days else [])])})"
+
+    @property
+    def place_filter(self) -> BooleanExpression:
+        """The same as PyIceberg asks for it."""
+        if self.is_whole:
+            return AlwaysTrue()
+        landed: BooleanExpression = And(
+            GreaterThan(term="landing_seq", value=self.after), LessThanOrEqual(term="landing_seq", value=self.upto)
+        )
+        return reduce(Or, (published_on(day, day) for day in sorted(self.days)), landed)
+
+    def is_place_of(self, landing_seq: int | None, publish_time: datetime | None) -> bool:
+        """Whether an error stands there."""
+        is_of_day = publish_time is not None and publish_time.date() in self.days
+        return self.is_whole or is_of_day or self.after < (landing_seq or 0) <= self.upto
 
     @property
     def filter(self) -> BooleanExpression:

@@ -9,7 +9,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from leanops.errors import BuildOvertaken
+from leanops.errors import BuildOvertaken, RowsForeign
 
 SNAPSHOTS = 20
 """How many a table keeps in any case."""
@@ -108,6 +108,14 @@ def overtaken(table: Table) -> BuildOvertaken:
     return BuildOvertaken(
         f"Another build of {'.'.join(table.name())} has committed in the meantime.",
         "This one has changed nothing; what is left to do is pending and comes with the next tick.",
+    )
+
+
+def foreign_rows(table: Table, message_id: str) -> RowsForeign:
+    """What is raised when days cannot be made anew by themselves."""
+    return RowsForeign(
+        f"{'.'.join(table.name())} holds a row of {message_id!r} that the layer before does not have so.",
+        "Only a rebuild of all days is certain to put right what it has displaced.",
     )
 
 

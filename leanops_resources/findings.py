@@ -19,7 +19,7 @@ from leanops.names import Layer, table
 from leanops.pending import Pending, buffered, pending
 from leanops_resources.catalog import IcebergCatalog
 
-_RULES = 1
+_RULES = 2
 """What is filed by other rules than today's is not looked at: raise it when `leanops/pending.py` decides anew."""
 
 _NAME = "pending.json"
@@ -61,7 +61,8 @@ class Findings:
         places = [self._places.get(table(layer, topic.name)) for layer in _LAYERS]
         if places[0] is None:
             return Finding()
-        source = (*places, topic.contract.fingerprint if topic.contract else None)
+        contract = topic.contract
+        source = (*places, f"{contract.fingerprint} {contract.version}" if contract else None)
         there = self._filed.get(topic.name)
         if there is None or there.source != source:
             there = self.known[topic.name] = _Filed(source, self._find(topic))

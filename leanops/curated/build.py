@@ -13,11 +13,12 @@ from leanops.commits import Draft, certain_upto, checkpoint_of, commits_since, c
 from leanops.contracts.model import Contract
 from leanops.curated.binding import bound_columns
 from leanops.curated.built import CuratedBuild
+from leanops.curated.errors import restamp_open_errors
 from leanops.curated.few import FewRows
 from leanops.curated.many import ManyRows
 from leanops.curated.table import ensure_curated_table, ensure_errors_table, in_force_since
 from leanops.few_rows import LOCAL_BYTES, files_size
-from leanops.inventory import days_changed, table_days
+from leanops.inventory import days_changed, has_rows_without_day, table_days
 from leanops.picked import Picked
 from leanops.slices import SMALL, Slice, sized
 from leanops.standardized.table import ensure_standardized_table, flat_columns
@@ -41,8 +42,10 @@ def build_curated(
     read = source.current_snapshot()
     bound = bound_columns(contract, flat_columns(source.schema()))
     since = _Since.read(source, target, contract, rebuild)
-    if read is None or since.part.is_empty:
+    if read is None or (since.part.is_empty and since.is_of_version):
         return CuratedBuild(False, current_id(target), current_id(source), bound)
+    if not since.is_of_version:
+        restamp_open_errors(sessions, errors, topic, contract.version)
 
     checkpoint = {
         "upto": str(since.part.upto),
@@ -84,6 +87,8 @@ class _Since:
     """The rows that later versions have replaced; None where it takes a look at the tables to tell."""
     snapshot: int
     """What it last looked at; 0 when it never did."""
+    is_of_version: bool = True
+    """Whether it was built by this version of a contract that says the same of rows as an earlier one."""
 
     @classmethod
     def read(cls, source: Table, target: Table, contract: Contract, rebuild: Collection[date]) -> "_Since":
@@ -93,6 +98,9 @@ class _Since:
         if builds is None or "all" in rebuilt or said.get("contract") != contract.fingerprint:
             return cls(Slice(0, upto), None, 0)
         days = {*rebuild, *map(date.fromisoformat, rebuilt)}
+        if days and has_rows_without_day(target):
+            return cls(Slice(0, upto), None, 0)
         after = certain_upto(target, int(said.get("upto", 0)))
         lost = None if days else Picked.told((build.get("replaced", "") for build in builds), after)
-        return cls(Slice(after, upto, frozenset(days)), lost, int(said["standardized-snapshot"]))
+        is_of_version = said.get("contract-version") == str(contract.version)
+        return cls(Slice(after, upto, frozenset(days)), lost, int(said["standardized-snapshot"]), is_of_version)

@@ -7,7 +7,7 @@ for it. So the same `judged` decides about few rows as about many.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from leanops.curated.built import CuratedBuild
 from leanops.curated.table import KEY_COLUMNS, envelope_names
 from leanops.curated.transform import BROKEN, IS_BROKEN, RULES, judged
 from leanops.few_rows import arrow_of, few_rows, rows_called
-from leanops.inventory import schema_at
+from leanops.inventory import NO_DAY, schema_at
 from leanops.names import OBJECTS_COLUMN
 from leanops.picked import Picked
 from leanops.replacement import Gone
@@ -112,15 +112,15 @@ class FewRows:
             for row in known
             if row["closed"] is None
             and row["message_id"] not in opened
-            and (row["idempotency_key"] in keys or part.holds(row["landing_seq"], row["publish_time"]))
+            and (row["idempotency_key"] in keys or part.is_place_of(row["landing_seq"], row["publish_time"]))
         ]
-        again = [
-            {**row, **{name: opened[row["message_id"]][name] for name in (BROKEN, "contract_version", "closed")}}
+        # An error is the row's as it is now, under the key that it has now; only when it was first seen stays.
+        again = {
+            id_: {**opened[id_], "first_seen": row["first_seen"]}
             for row in known
-            if row["message_id"] in opened
-        ]
-        there = {row["message_id"] for row in again}
-        return _Errors(healed, again, [row for id_, row in opened.items() if id_ not in there])
+            if (id_ := row["message_id"]) in opened
+        }
+        return _Errors(healed, [*again.values()], [row for id_, row in opened.items() if id_ not in again])
 
     def _known(self, also: BooleanExpression | None = None) -> list[Row]:
         """The errors that the topic has."""
@@ -150,9 +150,9 @@ class FewRows:
         columns = ("landing_seq", "publish_time")
         table, days = self.draft.table, self.part.days
         held = rows_called(self.sessions, table, "idempotency_key", {*keys}, columns, self.draft.base_id)
-        return Gone(
-            sorted(row["landing_seq"] for row in held.to_pylist() if row["publish_time"].date() not in days), days
-        )
+        elsewhere = (row["landing_seq"] for row in held.to_pylist() if _day(row) not in days)
+        # What has no number was put there by others, and goes with the day that it was put on.
+        return Gone(sorted(seq for seq in elsewhere if seq is not None), days)
 
     def _write(self, errors: _Errors) -> None:
         """Change the errors, once it is certain that no other build has been faster."""
@@ -161,6 +161,10 @@ class FewRows:
         ids = {row["message_id"] for row in (*errors.healed, *errors.again)}
         own = And(EqualTo(term="topic_name", value=self.topic), In(term="message_id", literals=ids)) if ids else None
         replace_own(self.errors, pa.Table.from_pylist(errors.rows, schema_to_pyarrow(self.errors.schema())), own)
+
+
+def _day(row: Row) -> date:
+    return row["publish_time"].date() if row["publish_time"] else NO_DAY
 
 
 def _count_by_rule(broken: pa.Table) -> Mapping[str, int]:

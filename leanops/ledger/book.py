@@ -59,6 +59,8 @@ class Book:
     upto: int
     read: str
     """The snapshot of the layer before that the layer stands for."""
+    is_in_doubt: bool
+    """Whether a build was interrupted, which may have left errors of rows that it has not published."""
 
     @property
     def spark(self) -> SparkSession:
@@ -72,14 +74,18 @@ class Book:
 
     def kept(self) -> DataFrame:
         """What stands in the layer, whatever number it claims to have."""
-        rows = self.table(self.layer)
-        return rows if self.part.is_whole else rows.where(F.expr(self.part.open_end))
+        return self._whatever_number(self.table(self.layer))
 
     def refused(self) -> DataFrame:
+        """What stands among the layer's errors, whatever number it claims to have."""
         if self.layer is Layer.CURATED:
-            return open_errors(self.spark, self.topic).where(self.part.condition)
-        errors = self.table(Layer.PARSE_ERRORS).where(F.col("topic_name") == self.topic)
-        return errors.where(self.part.condition)
+            errors = open_errors(self.spark, self.topic)
+        else:
+            errors = self.table(Layer.PARSE_ERRORS).where(F.col("topic_name") == self.topic)
+        return errors.where(self.part.condition) if self.is_in_doubt else self._whatever_number(errors)
+
+    def _whatever_number(self, rows: DataFrame) -> DataFrame:
+        return rows if self.part.is_whole else rows.where(F.expr(self.part.open_end))
 
     def landed(self) -> DataFrame:
         """All messages that the layer stands for."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from leanops.commits import checkpoint_of
+from leanops.commits import checkpoint_of, is_in_doubt
 from leanops.contracts.model import Contract
 from leanops.errors import LedgerImpossible
 from leanops.few_rows import is_local
@@ -47,7 +47,7 @@ def draw_up(
             "Rebuild a day of the topic: Curated is then built from a snapshot that is there.",
         )
     rows = part.rows_landed + sum(day.rows for day in table_days(source, part.days).values())
-    book = Book(sessions, catalog, topic, contract, layer, part, upto, read)
+    book = Book(sessions, catalog, topic, contract, layer, part, upto, read, is_in_doubt(held))
     if rows <= SMALL or (rows <= LOCAL_ROWS and is_local(source) and is_local(held)):
         return list(_accounts(book, tally_few(book)))
     with sized(sessions(), rows):

@@ -9,10 +9,9 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, IsNull
 
 from leanops.few_rows import few_rows, rows_called
-from leanops.inventory import row_count
+from leanops.inventory import NO_DAY, row_count
 from leanops.ledger.account import SHOWN, Finding, Findings
 from leanops.ledger.book import Book, Tally
-from leanops.ledger.rows import NO_DAY
 from leanops.names import ERRORS, SOURCE, Layer, table
 from leanops.standardized.payload_reader import read_records
 from leanops.standardized.table import key_plan
@@ -71,14 +70,18 @@ def _came_in(book: Book) -> list[Row]:
 
 def _kept(book: Book) -> list[Row]:
     """What stands in the layer, whatever number it claims to have."""
-    where: BooleanExpression = AlwaysTrue() if book.part.is_whole else book.part.open_filter
     held = book.catalog.load_table(table(book.layer, book.topic))
-    rows: list[Row] = few_rows(held, _VERSIONS, where).to_pylist()
+    rows: list[Row] = few_rows(held, _VERSIONS, _whatever_number(book)).to_pylist()
     return rows
 
 
+def _whatever_number(book: Book) -> BooleanExpression:
+    return AlwaysTrue() if book.part.is_whole else book.part.open_filter
+
+
 def _refused(book: Book) -> list[Row]:
-    own = And(EqualTo(term="topic_name", value=book.topic), book.part.filter)
+    part = book.part.filter if book.is_in_doubt else _whatever_number(book)
+    own = And(EqualTo(term="topic_name", value=book.topic), part)
     held = book.catalog.load_table(table(ERRORS[book.layer], book.topic))
     where = And(own, IsNull(term="closed")) if book.layer is Layer.CURATED else own
     rows: list[Row] = few_rows(held, _NAMED, where).to_pylist()

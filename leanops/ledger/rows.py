@@ -1,17 +1,16 @@
 """Where every row stands, one by one: asked of the tables, and of nothing that a build says of itself."""
 
-from datetime import date
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from leanops.inventory import NO_DAY
 from leanops.standardized.transform import RECORD_KEY, VERSION, Fate
 
 ROW = ("landing_seq", "message_id", "day")
 PLACES = ("came_in", "kept", "refused")
 LOST = "lost"
-NO_DAY = date(1970, 1, 1)
 
 
 def publish_day() -> Column:

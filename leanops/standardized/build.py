@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from leanops.commits import Draft, checkpoint_of, current_id
 from leanops.contracts.model import Contract
+from leanops.errors import RowsForeign
 from leanops.few_rows import LOCAL_BYTES, files_size
 from leanops.inventory import days_changed, table_days
 from leanops.raw.table import ensure_raw_table, last_landing_seq
@@ -37,16 +38,30 @@ def build_standardized(
 
     What landed since the last build is taken in, of whatever day it is, and the days to `rebuild` are made anew from
     all that RAW holds of them. When the contract maps fields otherwise, or the table was built by other rules,
-    everything is.
+    everything is; and when days that are to be rebuilt turn out to hold rows that RAW does not have so.
     """
+    try:
+        return _build(sessions, catalog, topic, contract, frozenset(rebuild), is_whole=False)
+    except RowsForeign:
+        return _build(sessions, catalog, topic, contract, frozenset(), is_whole=True)
+
+
+def _build(
+    sessions: Callable[[], SparkSession],
+    catalog: Catalog,
+    topic: str,
+    contract: Contract,
+    rebuild: frozenset[date],
+    is_whole: bool,
+) -> StandardizedBuild:
     raw = ensure_raw_table(catalog, topic)
     target = ensure_standardized_table(catalog, topic, contract)
     ensure_parse_errors_table(catalog)
     landed, said = raw.current_snapshot(), checkpoint_of(target)
     plan = plan_of(target, contract)
     notice = None if is_mapped_by(target, contract) else REREAD
-    after = 0 if notice else int(said.get("upto", 0))
-    part = Slice(after, last_landing_seq(raw), frozenset(rebuild) if after else frozenset())
+    after = 0 if notice or is_whole else int(said.get("upto", 0))
+    part = Slice(after, last_landing_seq(raw), rebuild if after else frozenset())
     if landed is None or part.is_empty:
         return StandardizedBuild(False, current_id(target), current_id(raw))
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import And, EqualTo
+from pyiceberg.expressions import And, EqualTo, IsNull, Or
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
@@ -30,6 +30,9 @@ from leanops.standardized.flatten_plan import FlattenPlan, Path, path_from_text
 from leanops.standardized.payload_reader import BOUND_MARK, read_records
 from leanops.standardized.table import ensure_parse_errors_table, mapping_of
 from leanops.standardized.transform import ERROR_COLUMNS, RAW_COLUMNS, Fate
+from leanops.tables import foreign_rows
+
+Row = dict[str, Any]
 
 
 class Version(NamedTuple):
@@ -91,8 +94,14 @@ class FewMessages:
         rows = messages.select(["landing_seq", *Version._fields[:3]]).to_pylist()
         refused = pc.is_valid(read.field("error_kind")).to_pylist()
         fates: dict[int, Fate] = {}
-        first = self._first_landings(rows, snapshot_id)
-        versions = self._held(set(keys))
+        held = self._held(set(keys))
+        landed = [*rows, *self._copies({row["message_id"] for row in (*rows, *held)}, snapshot_id)]
+        self._require_own(held, rows, keys, landed)
+        first = _first_landings(landed)
+        versions: defaultdict[str, list[Version]] = defaultdict(list)
+        for row in held:
+            if row["publish_time"].date() not in self.part.days:
+                versions[row["idempotency_key"]].append(_version(row, is_new=False))
         for row, key, is_refused in zip(rows, keys, refused, strict=True):
             if row["landing_seq"] > first[row["message_id"]]:
                 fates[row["landing_seq"]] = Fate.DUPLICATE
@@ -105,32 +114,41 @@ class FewMessages:
             fates |= {other.landing_seq: Fate.SUPERSEDED if other.is_new else Fate.REPLACED for other in others}
         return fates
 
-    def _first_landings(self, rows: Iterable[dict[str, Any]], snapshot_id: int) -> dict[str, int]:
-        """FIFO: of the copies of one message the first to land counts, wherever it has landed."""
-        first: dict[str, int] = {}
-        for row in (*rows, *self._copies({row["message_id"] for row in rows}, snapshot_id)):
-            first[row["message_id"]] = min(row["landing_seq"], first.get(row["message_id"], row["landing_seq"]))
-        return first
-
-    def _copies(self, ids: Collection[str], snapshot_id: int) -> list[dict[str, Any]]:
+    def _copies(self, ids: Collection[str], snapshot_id: int) -> list[Row]:
         """Where the messages may have landed before."""
         if self.part.is_whole:
             return []
-        columns = ("landing_seq", "message_id")
+        columns = ("landing_seq", *Version._fields[:3])
         found = rows_called(self.sessions, self.raw, "message_id", ids, columns, snapshot_id)
         return [row for row in found.to_pylist() if row["landing_seq"] <= self.part.upto]
 
-    def _held(self, keys: Collection[str]) -> defaultdict[str, list[Version]]:
-        """LIFO: the versions that the table holds of the messages' records, but those of days that are made anew."""
-        held: defaultdict[str, list[Version]] = defaultdict(list)
-        if not self.part.is_whole:
-            columns = ("idempotency_key", "landing_seq", *Version._fields[:3])
-            table = self.draft.table
-            found = rows_called(self.sessions, table, "idempotency_key", keys, columns, self.draft.base_id)
-            for row in found.to_pylist():
-                if row["publish_time"].date() not in self.part.days:
-                    held[row["idempotency_key"]].append(_version(row, is_new=False))
+    def _held(self, keys: Collection[str]) -> list[Row]:
+        """The rows that the table holds of the messages' records, and of the days that are made anew."""
+        if self.part.is_whole or not self.draft.base_id:
+            return []
+        columns = ("idempotency_key", "landing_seq", *Version._fields[:3])
+        table, base = self.draft.table, self.draft.base_id
+        held: list[Row] = rows_called(self.sessions, table, "idempotency_key", keys, columns, base).to_pylist()
+        if self.part.days:
+            # Asked apart: PyIceberg cannot compare a partition of no day with one.
+            unplaced = Or(IsNull(term="publish_time"), IsNull(term="landing_seq"))
+            for where in (Slice.of_days(self.part.days).open_filter, unplaced):
+                held += few_rows(table, columns, where, base).to_pylist()
         return held
+
+    def _require_own(self, held: list[Row], rows: list[Row], keys: Sequence[str], landed: list[Row]) -> None:
+        """Days are made anew among rows that RAW has just so. What others have displaced may lie on any day."""
+        read = {row["landing_seq"]: key for row, key in zip(rows, keys, strict=True)}
+        known = {_version(row, is_new=False) for row in landed} if self.part.days else set()
+        for row in held:
+            is_placed = row["landing_seq"] is not None and row["publish_time"] is not None
+            is_own = not self.part.days or _version(row, is_new=False) in known
+            if (
+                not is_placed
+                or not is_own
+                or row["idempotency_key"] != read.get(row["landing_seq"], row["idempotency_key"])
+            ):
+                raise foreign_rows(self.draft.table, row["message_id"])
 
     def _write_parse_errors(self, messages: pa.Table, read: pa.StructArray, refused: pa.Array) -> None:
         """Put this build's parse errors in the place of those that an earlier one has left for the same messages."""
@@ -140,13 +158,21 @@ class FewMessages:
         if not rows.num_rows and not is_again and not self.draft.is_second_try:
             return
         self.draft.begin()
-        own = And(EqualTo(term="topic_name", value=self.topic), self.part.filter)
+        own = And(EqualTo(term="topic_name", value=self.topic), self.part.place_filter)
         replace_own(
             ensure_parse_errors_table(self.catalog), rows, own if is_again or self.draft.is_second_try else None
         )
 
 
-def _version(row: dict[str, Any], is_new: bool) -> Version:
+def _first_landings(landed: Iterable[Row]) -> dict[str, int]:
+    """FIFO: of the copies of one message the first to land counts, wherever it has landed."""
+    first: dict[str, int] = {}
+    for row in landed:
+        first[row["message_id"]] = min(row["landing_seq"], first.get(row["message_id"], row["landing_seq"]))
+    return first
+
+
+def _version(row: Row, is_new: bool) -> Version:
     return Version(row["publish_time"], row["ingestion_ts"], row["message_id"], is_new, row["landing_seq"])
 
 

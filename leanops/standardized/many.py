@@ -19,6 +19,7 @@ from leanops.standardized.built import StandardizedBuild, evolve
 from leanops.standardized.flatten_plan import FlattenPlan
 from leanops.standardized.table import mapping_of
 from leanops.standardized.transform import (
+    VERSION,
     Fate,
     fates,
     flat_rows,
@@ -28,6 +29,7 @@ from leanops.standardized.transform import (
     parse_errors,
     read_payloads,
 )
+from leanops.tables import foreign_rows
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class ManyMessages:
         foreseen = self._foreseen(messages, plan)
         if foreseen != plan:
             evolve(self.catalog, self.topic, self.draft.table, foreseen)
+        if self.part.days:
+            self._require_landed(raw)
         self._make_room()
         read = Observed(
             messages.transform(self._read, foreseen),
@@ -57,6 +61,8 @@ class ManyMessages:
         readable = read.rows.where(F.col("error_kind").isNull())
         self.draft.append(readable.transform(flat_rows, foreseen, self.draft.columns), {})
 
+        if self.part.days:
+            self._require_same_keys()
         decided = Sorted.many(fates(self._written(messages), self._copies(raw), self._held()), "fate")
         refused = decided.picked(Fate.PARSE_ERROR).among(messages).transform(self._read, foreseen)
         self._write_parse_errors(refused, decided.counts[Fate.PARSE_ERROR])
@@ -128,11 +134,27 @@ class ManyMessages:
     def _write_parse_errors(self, refused: DataFrame, count: int) -> None:
         """Put this build's parse errors in the place of those that an earlier one has left for the same messages."""
         table = spark_table(Layer.PARSE_ERRORS, self.topic)
-        where = f"topic_name = '{self.topic}' AND {self.part.text}"
+        where = f"topic_name = '{self.topic}' AND {self.part.place}"
         if self.draft.is_second_try:
             self.spark.sql(f"DELETE FROM {table} WHERE {where}")  # noqa: S608 - our own words and numbers
         if count or self.part.days or (self.part.is_whole and not self.draft.is_of_nothing):
             replace_rows(refused.transform(parse_errors), table, F.expr(where))
+
+    def _require_landed(self, raw: DataFrame) -> None:
+        """Days are made anew among rows that RAW has just so. What others have displaced may lie on any day."""
+        held = self._table(Layer.STANDARDIZED, str(self.draft.base_id)).select("landing_seq", *VERSION)
+        self._require_none(held.join(raw, ["landing_seq", *VERSION], "left_anti"))
+
+    def _require_same_keys(self) -> None:
+        """The same of the records that rows of these days have stood for."""
+        keyed = ["landing_seq", "idempotency_key"]
+        held = self._table(Layer.STANDARDIZED, str(self.draft.base_id)).where(self.part.on_days)
+        written = self.spark.read.table(self.draft.spark_name).where(self.part.condition)
+        self._require_none(held.select("message_id", *keyed).join(written.select(*keyed), keyed, "left_anti"))
+
+    def _require_none(self, foreign: DataFrame) -> None:
+        for row in foreign.take(1):
+            raise foreign_rows(self.draft.table, row["message_id"])
 
     def _make_room(self) -> None:
         """Delete what is made anew."""

@@ -109,17 +109,18 @@ def test_every_commit_to_any_layer_and_every_change_of_the_contract_is_seen(
     assert look(home).pending
     say_built(home, Layer.STANDARDIZED, upto="1", raw_snapshot=snapshot)
     assert look(home).pending, "Curated lags behind"
-    say_built(home, Layer.CURATED, upto="1", contract=contract.fingerprint)
+    say_built(home, Layer.CURATED, upto="1", contract=contract.fingerprint, contract_version=str(contract.version))
     assert look(home).pending is None
     assert look(home).pending is None
     changed = orders(payload_columns=[{"name": "amount", "type": "STRING"}])
     assert look(home, changed).pending, "it is built for another contract"
+    assert look(home, orders(version=contract.version + 1)).pending, "its open errors are of an earlier version"
     assert look(home).pending is None
     land("2026-01-16")
     found = look(home).pending
     assert found
     assert found.days == {date(2026, 1, 16)}
-    assert len(reads) == 6
+    assert len(reads) == 7
 
 
 def test_what_a_topic_without_a_contract_buffers_is_counted_until_it_has_one(home: Home, land: Land) -> None:
@@ -130,7 +131,7 @@ def test_what_a_topic_without_a_contract_buffers_is_counted_until_it_has_one(hom
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b'{"rules": 0, "topics": {}}', b'{"rules": 1, "topics": {"orders": 1}}']
+    "content", [b"", b"{", b"[]", b'{"rules": 0, "topics": {}}', b'{"rules": 2, "topics": {"orders": 1}}']
 )
 def test_a_file_that_cannot_be_read_is_written_anew(home: Home, land: Land, content: bytes, reads: list[str]) -> None:
     land()

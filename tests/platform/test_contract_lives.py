@@ -1,0 +1,172 @@
+"""After any life of a contract, every table equals that of a fresh topic with the same RAW and the last contract."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.expressions import AlwaysTrue, EqualTo
+from pyspark.sql import SparkSession
+
+from leanops.contracts.model import Contract
+from leanops.contracts.reading import read_contract
+from leanops.curated.build import build_curated
+from leanops.home import Home
+from leanops.ledger.draw_up import draw_up
+from leanops.names import SOURCE, Layer, table
+from leanops.raw.landing import land_file
+from leanops.standardized.build import build_standardized
+from leanops_resources.catalog import LocalCatalog
+from tests.platform.test_activation import take_all, taker
+
+Spec = Mapping[str, Any]
+
+KEYS = {"by id": ["_metadata.key"], "by other": ["other"], "by message": []}
+COLUMNS: Mapping[str, Spec] = {
+    "INT": {"type": "INT"},
+    "BIGINT": {"type": "BIGINT"},
+    "STRING": {"type": "STRING"},
+    "CDE": {"type": "INT", "cde": True},
+    "default": {"type": "INT", "default": "7"},
+}
+LIVES: Mapping[str, Sequence[tuple[str, Mapping[str, str]]]] = {
+    "the same, with another version": [("by id", {"n": "CDE"}), ("by id", {"n": "CDE"})],
+    "another key": [("by id", {"n": "CDE"}), ("by other", {"n": "CDE"})],
+    "another key, and back": [("by id", {"n": "CDE"}), ("by other", {"n": "INT"}), ("by id", {"n": "CDE"})],
+    "no key, then one": [("by message", {"n": "INT"}), ("by id", {"n": "INT", "m": "CDE"})],
+    "columns that come and go": [
+        ("by id", {"n": "INT"}),
+        ("by id", {"n": "INT", "m": "CDE"}),
+        ("by id", {"m": "default"}),
+        ("by id", {"m": "STRING", "n": "CDE"}),
+    ],
+    "types that widen, and change": [
+        ("by id", {"n": "INT"}),
+        ("by id", {"n": "BIGINT"}),
+        ("by other", {"n": "STRING"}),
+        ("by other", {"n": "INT", "m": "INT"}),
+    ],
+}
+TIMES = ("first_seen", "topic_name")
+
+
+def contract(topic: str, version: int, key: str, columns: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "table_name": topic,
+        "version": version,
+        "envelope_columns": [{"name": "idempotency_key", "source": source} for source in KEYS[key]],
+        "payload_columns": [{"name": name, **COLUMNS[kind]} for name, kind in columns.items()],
+    }
+
+
+VALUES = ("1", "x", str(2**40), "", None, " ", "3.0")
+
+
+def messages(part: int) -> list[dict[str, Any]]:
+    """Messages about a few records, by either key, with values that some contracts take and others do not."""
+    found = []
+    for number in range(part * 20, part * 20 + 20):
+        payload = {
+            "_metadata": {"key": f"k{number % 7}"},
+            "other": f"o{number % 11}" if number % 5 else None,
+            "n": VALUES[number % len(VALUES)],
+            "m": VALUES[(number * 3 + part) % len(VALUES)],
+        }
+        text: object = payload if number % 9 else "{"
+        found.append(
+            {
+                "message_id": f"m{number if number % 8 else number - 1}",
+                "publish_time": f"2026-01-{1 + number * 5 % 4:02}T08:{number % 60:02}:00Z",
+                "ingestion_ts": 1,
+                "payload": text,
+            }
+        )
+    return found
+
+
+class Topic:
+    """A topic whose contracts are taken in like anybody's, and that is built after each."""
+
+    def __init__(self, name: str, home: Home, schemas: Path, spark: SparkSession) -> None:
+        self.name, self._home, self._schemas, self._spark = name, home, schemas, spark
+        self._catalog = LocalCatalog(home).load()
+        self._contract: Contract | None = None
+
+    def land(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        file = self._home.path / "messages.ndjson"
+        file.write_text("\n".join(map(json.dumps, lines)))
+        land_file(self._catalog, self.name, file, date(2025, 1, 1))
+
+    def take_in(self, version: int, key: str, columns: Mapping[str, str]) -> None:
+        document = json.dumps(contract(self.name, version, key, columns)).encode()
+        place = self._schemas / self.name / "pending" / "schema.json"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(document)
+        (taken,) = take_all(taker(lambda: self._spark))
+        assert taken is not None and not isinstance(taken, Exception), taken  # noqa: PT018 - one of them is told
+        self._contract = read_contract(document, self.name, "here")
+
+    def build(self) -> None:
+        assert self._contract
+        build_standardized(lambda: self._spark, self._catalog, self.name, self._contract)
+        build_curated(lambda: self._spark, self._catalog, self.name, self._contract)
+
+    def tables(self) -> dict[Layer, Any]:
+        """Columns and rows of all tables, but for times and the topic's name; of the errors those that are open."""
+        return {layer: self._rows(layer) for layer in Layer if layer is not Layer.RAW}
+
+    def _rows(self, layer: Layer) -> tuple[list[str], list[dict[str, Any]]]:
+        is_shared = layer in (Layer.PARSE_ERRORS, Layer.ERRORS)
+        held = self._catalog.load_table(table(layer, self.name))
+        own = EqualTo(term="topic_name", value=self.name) if is_shared else AlwaysTrue()
+        rows = sorted(held.scan(row_filter=own).to_arrow().to_pylist(), key=lambda row: row["landing_seq"])
+        shown = [
+            {name: value for name, value in row.items() if name not in TIMES} for row in rows if not row.get("closed")
+        ]
+        return sorted(held.schema().column_names), shown
+
+    def is_closed(self) -> bool:
+        assert self._contract
+        accounts = [
+            account
+            for layer in SOURCE
+            for account in draw_up(lambda: self._spark, self._catalog, self.name, self._contract, layer)
+        ]
+        return bool(accounts) and all(each.closes and each.is_clean for each in accounts)
+
+
+@pytest.fixture
+def topics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_home: Home, spark: SparkSession
+) -> Callable[[str], Topic]:
+    schemas = tmp_path / "schemas"
+    schemas.mkdir()
+    monkeypatch.setenv("LEANOPS_SCHEMAS", str(schemas))
+    return lambda name: Topic(name, warm_home, schemas, spark)
+
+
+@pytest.mark.parametrize("way", ["small", "large"])
+@pytest.mark.parametrize("life", LIVES)
+def test_a_topic_that_lived_through_contracts_equals_a_fresh_one_with_the_last(
+    life: str, way: str, topics: Callable[[str], Topic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("standardized.build", "curated.build", "ledger.draw_up"):
+        monkeypatch.setattr(f"leanops.{module}.SMALL", 0 if way == "large" else 5_000)
+    monkeypatch.setattr("leanops.ledger.draw_up.LOCAL_ROWS", 0 if way == "large" else 5_000)
+    contracts = LIVES[life]
+    old, fresh = topics("old"), topics("fresh")
+    for part, each in enumerate(contracts):
+        old.land(messages(part))
+        fresh.land(messages(part))
+        old.take_in(part + 1, *each)
+        old.build()
+    fresh.take_in(len(contracts), *contracts[-1])
+    fresh.build()
+    assert old.is_closed()
+    assert fresh.is_closed()
+    lived, expected = old.tables(), fresh.tables()
+    for layer in expected:
+        assert lived[layer] == expected[layer], layer
+    assert expected[Layer.ERRORS][1]
