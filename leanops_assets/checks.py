@@ -2,7 +2,7 @@
 
 | check | on | fails when |
 |---|---|---|
-| `ledger_closed` | Standardized, Curated | a row has no fate, or more than one |
+| `ledger_closed` | Standardized, Curated | a row has no fate, or more than one; rows are not built yet: a warning |
 | `one_row_per_key` | Standardized, Curated | a record has more than one row |
 | `drift` | Standardized | fields have appeared since the contract, which does not know them: a warning |
 | `cde_counts` | Curated | a Critical Data Element is missing: a warning; an error above the contract's threshold |
@@ -153,12 +153,20 @@ def _ledger_closed(account: "Account", contract: Contract) -> Verdict:
         "ledger_closed",
         account.day,
         account.closes,
-        description=None if account.closes else _told(account.findings, "without exactly one fate"),
+        # Rows that wait for the next build are no error, but the day is not closed before they have a fate.
+        severity=dg.AssetCheckSeverity.WARN if account.adds_up else dg.AssetCheckSeverity.ERROR,
+        description=_ledger_description(account),
         metadata={
             **account.numbers,
-            **({} if account.closes else _named(account.findings, findings_query(account, contract))),
+            **({} if account.adds_up else _named(account.findings, findings_query(account, contract))),
         },
     )
+
+
+def _ledger_description(account: "Account") -> str | None:
+    if not account.adds_up:
+        return _told(account.findings, "without exactly one fate")
+    return f"{account.pending}." if account.pending.rows else None
 
 
 def _one_row_per_key(account: "Account") -> Verdict:

@@ -3,11 +3,14 @@
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import date
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from leanops.backoff import Failures
 from leanops.contracts.manifest import Manifest
 from leanops.errors import LedgerImpossible, TopicBusy
-from leanops.names import Layer, table
+from leanops.names import SOURCE, Layer, table
+from leanops_assets.gates import closed_gate
 from leanops_assets.layer_step import PATIENCE
 from leanops_assets.raw.queue_ledger import QueueAccount, queue_accounts
 from leanops_resources.state.lease import lease
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from leanops.ledger.account import Account
+    from leanops.ledger.pending import PendingRows
 
 _COLUMNS = (
     "received",
@@ -33,24 +37,44 @@ _COLUMNS = (
     "curated",
     "open_errors",
     "curated_percent",
+    "pending",
+    "pending_since",
 )
 
 
 @dataclass(frozen=True)
 class TopicLedger:
-    """The accounts of a topic's queue and layers; or why there are none; and what is not in them yet."""
+    """The accounts of a topic's queue and layers; or why there are none."""
 
     topic: str
     queue: tuple[QueueAccount, ...] = ()
     accounts: "tuple[Account, ...]" = ()
-    waiting: int = 0
-    """Messages that have landed and are not built yet."""
+    waits_for: str | None = None
+    """Why nothing of it is built at present, where that is known."""
     problem: str | None = None
 
     @property
-    def closes(self) -> bool:
+    def pending(self) -> "PendingRows":
+        """The rows that the layers have not built yet; none is counted twice."""
+        from leanops.ledger.pending import PendingRows
+
+        return reduce(PendingRows.and_also, (each.pending for each in self.accounts), PendingRows())
+
+    @property
+    def pending_text(self) -> str:
+        """The same for people, and why."""
+        return f"{self.pending}: {self.waits_for}" if self.waits_for else f"{self.pending}."
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether no row is wrong, be it built or pending."""
         is_clean = all(each.is_clean for each in self.accounts)
         return not self.problem and is_clean and all(each.closes for each in self.queue)
+
+    @property
+    def closes(self) -> bool:
+        """Whether it adds up, and all of it is built."""
+        return self.adds_up and not self.pending.rows
 
     def days(self) -> "Iterator[DayLine]":
         """A line for each day, from the queue to Curated."""
@@ -63,9 +87,11 @@ class TopicLedger:
             if queue:
                 numbers |= {**queue.numbers, "pre_raw_percent": queue.accounted}
             if curated:
-                numbers |= {**curated.numbers, "curated_percent": curated.accounted}
+                numbers |= {**curated.numbers, "curated_percent": curated.numbers["accounted_percent"]}
             if standardized:
-                numbers |= {**standardized.numbers, "post_raw_percent": standardized.accounted}
+                numbers |= {**standardized.numbers, "post_raw_percent": standardized.numbers["accounted_percent"]}
+            waiting = TopicLedger(self.topic, accounts=tuple(own.values())).pending
+            numbers |= {"pending": waiting.rows, "pending_since": waiting.since}
             found = [finding for each in own.values() for finding in (*each.findings.first, *each.shared.first)]
             named = [(finding.message_id, finding.problem) for finding in found]
             yield DayLine(
@@ -83,9 +109,19 @@ class DayLine:
 
     topic: str
     day: date
-    closes: bool
+    adds_up: bool
     numbers: dict[str, Any] = field(default_factory=dict)
     findings: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def closes(self) -> bool:
+        """Whether no row is wrong, and none is pending."""
+        return self.adds_up and not self.numbers.get("pending")
+
+    @property
+    def state(self) -> str:
+        """The same in a word."""
+        return "yes" if self.closes else "pending" if self.adds_up else "NO"
 
 
 def topic_ledgers(
@@ -98,28 +134,46 @@ def topic_ledgers(
     day: date | None = None,
 ) -> Iterator[TopicLedger]:
     """Draw up the ledgers of all topics, or of those named. Each topic is held against builds meanwhile."""
-    from leanops.commits import checkpoint_of
     from leanops.ledger.draw_up import draw_up
-    from leanops.raw.table import last_landing_seq
     from leanops.slices import Slice
-    from leanops.tables import find_table
 
+    failures = store.failures()
     for topic in manifest.topics:
         if topics is not None and topic.name not in topics:
             continue
-        landed = last_landing_seq(find_table(catalog, table(Layer.RAW, topic.name)))
         queue = tuple(queue_accounts(catalog, store, topic.name, [day] if day else None))
         if topic.contract is None:
-            yield TopicLedger(topic.name, queue, waiting=landed)
+            why = "its contract cannot be used." if topic.contract_problem else "it waits for a contract."
+            yield TopicLedger(topic.name, queue, _without_contract(catalog, topic.name, day), why)
             continue
         try:
             with lease(store, f"build/{topic.name}", holder, PATIENCE):
-                built = checkpoint_of(find_table(catalog, table(Layer.STANDARDIZED, topic.name)))
-                accounts: list[Account] = []
-                if built:
-                    part = Slice.of_days([day]) if day else None
-                    for layer in (Layer.STANDARDIZED, Layer.CURATED):
-                        accounts += draw_up(sessions, catalog, topic.name, topic.contract, layer, part)
-            yield TopicLedger(topic.name, queue, tuple(accounts), landed - int(built.get("upto", 0)))
+                part = Slice.of_days([day]) if day else None
+                accounts = tuple(
+                    account
+                    for layer in SOURCE
+                    for account in draw_up(sessions, catalog, topic.name, topic.contract, layer, part)
+                )
+            why_not = closed_gate(topic.name, store.gate(topic.name)) or _failed(failures.get(topic.name))
+            yield TopicLedger(topic.name, queue, accounts, why_not)
         except (TopicBusy, LedgerImpossible) as error:
             yield TopicLedger(topic.name, queue, problem=str(error))
+
+
+def _failed(failures: Failures | None) -> str | None:
+    if failures is None:
+        return None
+    return "its last build failed." if failures.count == 1 else f"its last {failures.count} builds failed."
+
+
+def _without_contract(catalog: "Catalog", topic: str, day: date | None) -> "tuple[Account, ...]":
+    """What RAW holds that no contract has had built, by day."""
+    from leanops.ledger.draw_up import not_built
+    from leanops.ledger.pending import built_upto, pending_rows
+    from leanops.tables import find_table
+
+    raw, held = (find_table(catalog, table(layer, topic)) for layer in (Layer.RAW, Layer.STANDARDIZED))
+    upto = built_upto(held, Layer.STANDARDIZED, None)
+    waiting = pending_rows(raw, upto) if raw else {}
+    accounts = not_built(topic, Layer.STANDARDIZED, upto, waiting)
+    return tuple(account for account in accounts if day is None or account.day == day)

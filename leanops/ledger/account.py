@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
+from leanops.ledger.pending import PendingRows
 from leanops.names import SOURCE, Layer
 
 SHOWN = 20
@@ -42,38 +43,52 @@ class Account:
     upto: int
     """The number of the last message that the layer stands for."""
     came_in: int
-    """Rows of the layer before."""
+    """Rows of the layer before, up to that number."""
     fates: Mapping[str, int]
     """What became of them, counted."""
     findings: Findings = field(default_factory=Findings)
     """Rows without exactly one fate."""
     shared: Findings = field(default_factory=Findings)
     """Rows whose record has another row."""
+    pending: PendingRows = field(default_factory=PendingRows)
+    """Rows of the layer before that the layer has not built yet."""
 
     @property
-    def numbers(self) -> dict[str, float | int | str | bool]:
+    def numbers(self) -> dict[str, float | int | str | bool | None]:
         """What it says, by the names that these numbers have wherever they are shown or kept."""
         return {
             "looked_at": "rows taken in" if self.is_of_new_rows else "whole day",
-            SOURCE[self.layer].value: self.came_in,
+            SOURCE[self.layer].value: self.came_in + self.pending.rows,
             **self.fates,
-            "accounted_percent": round(self.accounted, 4),
+            "pending": self.pending.rows,
+            "pending_since": self.pending.since.isoformat() if self.pending.since else None,
+            "accounted_percent": None if self.is_nothing_but_pending else round(self.accounted, 4),
             "does_not_add_up": self.findings.count,
             "closed": self.closes,
             "upto": self.upto,
         }
 
     @property
-    def closes(self) -> bool:
-        """Whether every row has exactly one fate, by count and one by one."""
+    def adds_up(self) -> bool:
+        """Whether every row that was built has exactly one fate, by count and one by one."""
         return self.came_in == sum(self.fates.values()) and not self.findings.count
 
     @property
+    def closes(self) -> bool:
+        """Whether it adds up, and no row is pending."""
+        return self.adds_up and not self.pending.rows
+
+    @property
     def is_clean(self) -> bool:
-        """Whether it closes, and every record has one row."""
-        return self.closes and not self.shared.count
+        """Whether it adds up, and every record has one row."""
+        return self.adds_up and not self.shared.count
+
+    @property
+    def is_nothing_but_pending(self) -> bool:
+        """Whether the layer has built nothing of the day yet."""
+        return bool(self.pending.rows) and not self.came_in
 
     @property
     def accounted(self) -> float:
-        """How many percent of the rows that came in have a fate."""
+        """How many percent of the rows that were built have a fate."""
         return 100.0 * sum(self.fates.values()) / self.came_in if self.came_in else 100.0

@@ -38,6 +38,8 @@ RECONCILIATION_SCHEMA = Schema(
     NestedField(18, "received", LongType(), doc="Of RAW: messages that were received"),
     NestedField(19, "dead_letters", LongType(), doc="Of RAW: messages that are dead letters"),
     NestedField(20, "in_flight", LongType(), doc="Of RAW: messages that were received and stand nowhere yet"),
+    NestedField(21, "pending", LongType(), doc="Rows of the layer before that are not built yet"),
+    NestedField(22, "pending_since", TimestamptzType(), doc="When the first of them landed"),
 )
 _PARTITIONS = PartitionSpec(PartitionField(4, 1000, MonthTransform(), "drawn_up_month"))
 
@@ -45,6 +47,7 @@ _PARTITIONS = PartitionSpec(PartitionField(4, 1000, MonthTransform(), "drawn_up_
 def ledger_row(topic: str, layer: Layer, day: date, run_id: str | None, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """A line of the log, from the numbers of an account."""
     row = {field.name: numbers.get(field.name) for field in RECONCILIATION_SCHEMA.fields}
+    row["pending_since"] = datetime.fromisoformat(since) if (since := row["pending_since"]) else None
     return {**row, "topic": topic, "layer": layer.value, "day": day, "run_id": run_id, "drawn_up": datetime.now(UTC)}
 
 

@@ -69,24 +69,34 @@ def build_reconciliation_log(manifest: Manifest) -> dg.AssetsDefinition:
                 # The others would say again what the last build has said; 700 topics have too many days for that.
                 if not verdict.passed:
                     context.log_event(verdict.evaluation())
-        open_ones = [ledger for ledger in ledgers if not ledger.closes]
+        wrong_ones = [ledger for ledger in ledgers if not ledger.adds_up]
+        pending_ones = [ledger for ledger in ledgers if ledger.adds_up and ledger.pending.rows]
+        since = min((ledger.pending.since for ledger in ledgers if ledger.pending.since), default=None)
         yield dg.MaterializeResult(
             metadata={
                 "topics": len(ledgers),
                 "accounts": len(accounts),
-                "not_closed": len(open_ones),
-                "messages_not_built_yet": sum(ledger.waiting for ledger in ledgers),
-                "ledger": _table(open_ones or ledgers),
+                "not_closed": len(wrong_ones) + len(pending_ones),
+                "pending": sum(ledger.pending.rows for ledger in ledgers),
+                "pending_since": since.isoformat() if since else None,
+                "ledger": _table([*wrong_ones, *pending_ones] or ledgers),
             }
         )
         yield dg.AssetCheckResult(
-            passed=not open_ones,
+            passed=not wrong_ones and not pending_ones,
+            severity=dg.AssetCheckSeverity.ERROR if wrong_ones else dg.AssetCheckSeverity.WARN,
             check_name="all_closed",
             asset_key=["ops", "reconciliation_log"],
-            description=", ".join(each.problem or each.topic for each in open_ones) or None,
+            description=_described(wrong_ones, pending_ones),
         )
 
     return reconciliation_log
+
+
+def _described(wrong: "Sequence[TopicLedger]", pending: "Sequence[TopicLedger]") -> str | None:
+    said = [", ".join(each.problem or each.topic for each in wrong)] if wrong else []
+    said += [f"{each.topic}: {each.pending_text}" for each in pending]
+    return "; ".join(said) or None
 
 
 def _table(ledgers: "Sequence[TopicLedger]") -> dg.MarkdownMetadataValue:
@@ -99,7 +109,7 @@ def _table(ledgers: "Sequence[TopicLedger]") -> dg.MarkdownMetadataValue:
             line.topic,
             line.day,
             *line.numbers.values(),
-            "yes" if line.closes else "NO",
+            line.state,
             "; ".join(f"{message_id}: {problem}" for message_id, problem in line.findings),
         ]
         for line in lines[:_DAYS_SHOWN]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -121,6 +122,70 @@ def test_what_is_known_of_rows_and_what_is_found_when_one_is_taken_away(
     assert (found.passed, found.partition) == (False, "2026-01-15")
     assert "ord-0006" in str(found.description)
     assert "no fate" in str(found.metadata["first_of_them"].value)
+
+
+def documents(leanops: Leanops, *options: str) -> list[tuple[Any, ...]]:
+    """What the ledger says of each day as JSON: rows in RAW, in Standardized and in Curated, pending ones, closed."""
+    said = leanops("ledger", "--json", *options)
+    assert said.exit_code == 0, said.err
+    lines = map(json.loads, said.out.splitlines())
+    names = ("topic", "day", "raw", "standardized", "curated", "pending", "closed")
+    return [tuple(line[name] for name in names) for line in lines]
+
+
+def test_rows_that_are_not_built_yet_are_pending_and_the_topic_is_not_closed(
+    warm_home: Home, leanops: Leanops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing was ever built of one topic, and the other has no contract.
+    assert leanops("land", "orders", EXAMPLES / "orders.ndjson").exit_code == 0
+    line = {"message_id": "m1", "publish_time": "2026-01-15T08:00:00Z", "ingestion_ts": 1_768_464_000, "payload": {}}
+    (tmp_path / "some.ndjson").write_text(json.dumps(line))
+    assert leanops("land", "buffered", tmp_path / "some.ndjson", "--new").exit_code == 0
+    assert documents(leanops) == [
+        ("buffered", "2026-01-15", 1, 0, None, 1, False),
+        ("orders", "2026-01-14", 3, 0, None, 3, False),
+        ("orders", "2026-01-15", 3, 0, None, 3, False),
+    ]
+    said = leanops("ledger")
+    assert said.exit_code == 0
+    assert "buffered: 1 row is pending since 2026-01-15 08:00:00 UTC: it waits for a contract." in said.out
+    assert "orders: 6 rows are pending since 20" in said.out
+    strict = leanops("ledger", "--strict", "--topic", "orders", "--day", "2026-01-14")
+    assert strict.exit_code == 1
+    assert "error: orders: 3 rows are pending since 20" in strict.err
+    assert "buffered" not in strict.out
+
+    # Its builds fail: Standardized is there, and Curated is not.
+    def fail(*_: Any) -> None:
+        raise RuntimeError("it cannot be built")
+
+    with monkeypatch.context() as failing:
+        failing.setattr("leanops.curated.build.build_curated", fail)
+        assert leanops("tick").exit_code == 1
+    assert documents(leanops, "--topic", "orders") == [
+        ("orders", "2026-01-14", 3, 2, 0, 2, False),
+        ("orders", "2026-01-15", 3, 3, 0, 3, False),
+    ]
+    assert "orders: 5 rows are pending since 20" in (said := leanops("ledger")).out
+    assert "its last build failed." in said.out
+    # The night says so too, as a warning, on the days that wait; and the log has it.
+    night = run_job(warm_home, "ledger")
+    verdict = night.get_asset_check_evaluations()[-1]
+    assert (verdict.passed, verdict.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "buffered: 1 row is pending" in str(verdict.description)
+    check = dg.AssetCheckKey(asset_key(Layer.CURATED, "orders"), "ledger_closed")
+    with dagster_instance(warm_home) as instance:
+        [record] = instance.event_log_storage.get_asset_check_execution_history(check, limit=1)
+    assert record.event
+    assert record.event.dagster_event
+    assert "3 rows are pending" in str(record.event.dagster_event.asset_check_evaluation_data.description)
+    log = [(row["topic"], row["layer"], row["pending"], row["closed"]) for row in logged(warm_home, RECONCILIATION_LOG)]
+    assert ("buffered", "standardized", 1, False) in log
+    assert ("orders", "curated", 3, False) in log
+
+    # Then they are built.
+    assert leanops("tick", "--topic", "orders").exit_code == 0
+    assert [line[-2:] for line in documents(leanops, "--topic", "orders", "--strict")] == [(0, True), (0, True)]
 
 
 def test_a_topic_that_went_silent_is_told_of(home: Home, leanops: Leanops) -> None:

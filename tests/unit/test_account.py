@@ -1,5 +1,6 @@
 """An account closes when every row has exactly one fate."""
 
+from dataclasses import replace
 from datetime import date
 
 import dagster as dg
@@ -7,6 +8,7 @@ import pytest
 
 from leanops.contracts.model import Contract
 from leanops.ledger.account import SHOWN, Account, Finding, Findings
+from leanops.ledger.pending import PendingRows
 from leanops.names import Layer
 from leanops_assets.checks import cde_verdict, ledger_verdicts
 
@@ -31,6 +33,22 @@ def test_it_closes_by_count_and_by_row() -> None:
     assert not account(5, Findings(1), standardized=4, parse_errors=1).closes
     assert account(0, standardized=0).accounted == 100
     assert account(4, standardized=3).accounted == 75
+
+
+def test_a_day_with_pending_rows_adds_up_and_is_not_closed() -> None:
+    waiting = PendingRows(2, 1_768_464_000)
+    pending = replace(account(5, standardized=5), pending=waiting)
+    assert (pending.adds_up, pending.closes, pending.is_clean, pending.accounted) == (True, False, True, 100)
+    assert pending.numbers["raw"] == 7
+    assert (pending.numbers["pending"], pending.numbers["closed"]) == (2, False)
+    assert pending.numbers["pending_since"] == "2026-01-15T08:00:00+00:00"
+    closed, _ = ledger_verdicts(pending, CONTRACT)
+    assert (closed.passed, closed.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert closed.description == "2 rows are pending since 2026-01-15 08:00:00 UTC."
+    not_built = replace(account(0, standardized=0), pending=waiting)
+    assert not_built.numbers["accounted_percent"] is None
+    lost, _ = ledger_verdicts(replace(account(5, Findings(1), standardized=4), pending=waiting), CONTRACT)
+    assert (lost.passed, lost.severity) == (False, dg.AssetCheckSeverity.ERROR)
 
 
 def test_a_failed_check_names_rows_and_how_to_list_all() -> None:

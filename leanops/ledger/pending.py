@@ -1,0 +1,90 @@
+"""Rows that a layer has not built yet: what the layer before holds above the number that the layer stands for.
+
+They are counted in the data, by what the files say of themselves; only files that hold other rows as well are read. So
+a million messages that wait for their topic's contract are counted in milliseconds.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions import BooleanExpression, GreaterThan, IsNull, Or
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.types import LongType
+
+from leanops.commits import checkpoint_of
+from leanops.contracts.model import Contract
+from leanops.inventory import NO_DAY, file_day
+from leanops.names import Layer
+from leanops.standardized.table import envelope_text
+
+_READ = ("landing_seq", "publish_time", "ingestion_ts")
+
+
+@dataclass(frozen=True)
+class PendingRows:
+    """Rows of a day that a layer has not built yet, and when the first of them landed, in seconds since 1970."""
+
+    rows: int = 0
+    landed: int | None = None
+
+    @property
+    def since(self) -> datetime | None:
+        return None if self.landed is None else datetime.fromtimestamp(self.landed, UTC)
+
+    def __str__(self) -> str:
+        """The same for people."""
+        since = f" since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.since else ""
+        return f"{'1 row is' if self.rows == 1 else f'{self.rows:,} rows are'} pending{since}"
+
+    def and_also(self, others: "PendingRows") -> "PendingRows":
+        landed = [each.landed for each in (self, others) if each.landed is not None]
+        return PendingRows(self.rows + others.rows, min(landed, default=None))
+
+
+def built_upto(held: Table | None, layer: Layer, contract: Contract | None) -> int:
+    """The number of the last message that a layer stands for; 0 while it was not built for what the contract says."""
+    said = checkpoint_of(held)
+    if contract is not None:
+        name, wanted = (
+            ("envelope", envelope_text(contract)) if layer is Layer.STANDARDIZED else ("contract", contract.fingerprint)
+        )
+        if said.get(name) != wanted:
+            return 0
+    return int(said.get("upto", 0))
+
+
+def pending_rows(source: Table, upto: int) -> dict[date, PendingRows]:
+    """The rows of a layer above a number, by publish day; what has no number yet is among them."""
+    where = Or(GreaterThan(term="landing_seq", value=upto), IsNull(term="landing_seq"))
+    found: defaultdict[date, PendingRows] = defaultdict(PendingRows)
+    mixed: list[FileScanTask] = []
+    for task in source.scan(row_filter=where).plan_files():
+        first = _lower_bound(source, task, "landing_seq")
+        if task.delete_files or (first is not None and first <= upto):
+            mixed.append(task)
+        else:
+            rows = PendingRows(task.file.record_count, _lower_bound(source, task, "ingestion_ts"))
+            found[file_day(task.file)] = found[file_day(task.file)].and_also(rows)
+    for day, rows in _read(source, mixed, where):
+        found[day] = found[day].and_also(rows)
+    return {day: rows for day, rows in found.items() if rows.rows}
+
+
+def _lower_bound(table: Table, task: FileScanTask, column: str) -> int | None:
+    bound = (task.file.lower_bounds or {}).get(table.schema().find_field(column).field_id)
+    return None if bound is None else int(from_bytes(LongType(), bound))
+
+
+def _read(table: Table, tasks: list[FileScanTask], where: BooleanExpression) -> Iterator[tuple[date, PendingRows]]:
+    """The rows of files that hold others as well."""
+    scan = ArrowScan(table.metadata, table.io, table.schema().select(*_READ), where)
+    for batch in scan.to_record_batches(tasks) if tasks else ():
+        rows = pa.table({"day": pc.cast(batch["publish_time"], pa.date32()), "landed": batch["ingestion_ts"]})
+        for row in rows.group_by("day").aggregate([([], "count_all"), ("landed", "min")]).to_pylist():
+            yield row["day"] or NO_DAY, PendingRows(row["count_all"], row["landed_min"])
