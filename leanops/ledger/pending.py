@@ -21,7 +21,7 @@ from leanops.commits import checkpoint_of
 from leanops.contracts.model import Contract
 from leanops.inventory import NO_DAY, file_day
 from leanops.names import Layer
-from leanops.standardized.table import envelope_text
+from leanops.standardized.table import is_mapped_by
 
 _READ = ("landing_seq", "publish_time", "ingestion_ts")
 
@@ -51,10 +51,8 @@ def built_upto(held: Table | None, layer: Layer, contract: Contract | None) -> i
     """The number of the last message that a layer stands for; 0 while it was not built for what the contract says."""
     said = checkpoint_of(held)
     if contract is not None:
-        name, wanted = (
-            ("envelope", envelope_text(contract)) if layer is Layer.STANDARDIZED else ("contract", contract.fingerprint)
-        )
-        if said.get(name) != wanted:
+        is_standardized = layer is Layer.STANDARDIZED
+        if not (is_mapped_by(held, contract) if is_standardized else said.get("contract") == contract.fingerprint):
             return 0
     return int(said.get("upto", 0))
 
