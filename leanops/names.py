@@ -33,8 +33,24 @@ RESERVED_COLUMNS = frozenset({*SYSTEM_COLUMNS, OVERFLOW_COLUMN, OBJECTS_COLUMN, 
 """Names that neither a payload field nor a column of a contract takes in a table."""
 
 SAFE_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+"""A column's name."""
+
+LONGEST_QUEUE_PREFIX = 16
 _TAKEN_TOPICS = {"parse_errors", "errors", "dlq_errors"}
 _RAW_SUFFIX = "_staging"
+
+TOPIC_LIMITS = {
+    "the value of a Dagster tag": 63,
+    "the longest prefix of queues, a topic and `.fifo` as the name of an SQS queue": 80 - LONGEST_QUEUE_PREFIX - 5,
+    "a topic and `_staging` as the name of a Glue table": 255 - len(_RAW_SUFFIX),
+    "the name of a folder, and of a step's log": 255 - len("standardized__.err"),
+}
+"""How many letters of a topic's name fit, in each place that it stands in. What bounds none of these is not listed:
+asset keys, DynamoDB's keys (2,048 bytes) and S3's (1,024)."""
+
+LONGEST_TOPIC = min(TOPIC_LIMITS.values())
+TOPIC_RULE = f"at most {LONGEST_TOPIC} lower-case letters, digits and underscores, beginning with a letter"
+_TOPIC_NAME = re.compile(rf"[a-z][a-z0-9_]{{0,{LONGEST_TOPIC - 1}}}", re.ASCII)
 
 
 class Layer(StrEnum):
@@ -62,16 +78,14 @@ def topic_name(text: str) -> str:
     if is_topic(text):
         return text
     if text not in _TAKEN_TOPICS:
-        raise TopicNameInvalid(
-            f"{text!r} cannot be a topic's name.",
-            "Use at most 64 lower-case letters, digits and underscores, beginning with a letter.",
-        )
+        length = f" of {len(text)} letters" if len(text) > LONGEST_TOPIC else ""
+        raise TopicNameInvalid(f"{text!r}{length} cannot be a topic's name.", f"Use {TOPIC_RULE}.")
     raise TopicNameInvalid(f"{text!r} is the name of a table of the platform itself.", "Give the topic another.")
 
 
 def is_topic(text: str) -> bool:
     """Whether a topic may have this name."""
-    return bool(SAFE_NAME.fullmatch(text)) and text not in _TAKEN_TOPICS
+    return bool(_TOPIC_NAME.fullmatch(text)) and text not in _TAKEN_TOPICS
 
 
 def table(layer: Layer, topic: str) -> tuple[str, str]:
@@ -96,8 +110,19 @@ def spark_table(layer: Layer, topic: str) -> str:
 
 def topic_of_raw_table(name: str) -> str | None:
     """The topic whose RAW table this is, or None for the other tables beside it."""
+    topic = _named_in_raw_table(name)
+    return topic if topic and is_topic(topic) else None
+
+
+def stray_of_raw_table(name: str) -> str | None:
+    """What a RAW table was named for that can be no topic, such as a name that was allowed once."""
+    topic = _named_in_raw_table(name)
+    return None if topic is None or is_topic(topic) else topic
+
+
+def _named_in_raw_table(name: str) -> str | None:
     topic = name.removesuffix(_RAW_SUFFIX)
-    return topic if topic != name and is_topic(topic) else None
+    return None if topic == name else topic
 
 
 def asset_path(layer: Layer, topic: str) -> list[str]:

@@ -11,6 +11,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, field_v
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from leanops.errors import Problem, SettingsInvalid
+from leanops.names import LONGEST_QUEUE_PREFIX
 
 PREFIX = "LEANOPS_"
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$)")
@@ -40,7 +41,7 @@ class Settings(BaseSettings):
     )
     queue_prefix: str | None = Field(
         default=None,
-        pattern=r"^[A-Za-z0-9_-]{1,16}$",
+        pattern=rf"^[A-Za-z0-9_-]{{1,{LONGEST_QUEUE_PREFIX}}}$",
         description="SQS: a topic's queue is called this and the topic's name. Without it: the landing folder.",
     )
     dlq_archive: Path | str | None = Field(

@@ -1,17 +1,11 @@
 """How the graph is put together, and nothing else."""
 
 import gc
-import warnings
 
 import dagster as dg
 
 # Loading makes some million objects that all stay: the collector would walk them again and again, and find nothing.
 gc.set_threshold(200_000, 20, 20)
-
-# Code references and partitioned checks are worth having before Dagster calls them finished; one line per topic saying
-# so is not.
-for unfinished in (dg.BetaWarning, dg.PreviewWarning):
-    warnings.filterwarnings("ignore", category=unfinished)
 
 
 @dg.definitions
@@ -23,7 +17,7 @@ def defs() -> dg.Definitions:
     from leanops_assets.contracts.job import contract_job, contracts_sensor
     from leanops_assets.contracts.rehearse import build_rehearse_job
     from leanops_assets.contracts.reload import build_graph_sensor
-    from leanops_assets.factory import topic_assets
+    from leanops_assets.factory import define_topics
     from leanops_assets.freshness import build_freshness, freshness_job
     from leanops_assets.lost_runs import lost_runs
     from leanops_assets.manifests import planned_manifest
@@ -44,14 +38,16 @@ def defs() -> dg.Definitions:
     from leanops_resources.dagster_resources import embedded_resources
 
     settings = Settings.load()
-    manifest = planned_manifest(settings)
+    planned = planned_manifest(settings)
+    topics = define_topics(planned, settings)
+    manifest = topics.manifest
     freshness = build_freshness(manifest)
     drain = build_drain_job(settings)
     return dg.Definitions(
         assets=[
-            *topic_assets(manifest, settings),
+            *topics.assets,
             build_dead_letters_asset(),
-            build_topic_registry(manifest),
+            build_topic_registry(manifest, topics.left_out, settings),
             build_reconciliation_log(manifest),
             build_error_groups(manifest),
         ],
@@ -61,7 +57,7 @@ def defs() -> dg.Definitions:
             build_dead_letters_job(settings),
             build_dlq_retention_job(),
             build_maintenance_job(manifest, settings),
-            build_retention_job(manifest, settings),
+            build_retention_job(planned, settings),
             jobs.tick,
             jobs.ledger,
             jobs.error_groups,
@@ -79,7 +75,7 @@ def defs() -> dg.Definitions:
             run_log,
             lost_runs,
             contracts_sensor,
-            build_graph_sensor(manifest, settings),
+            build_graph_sensor(planned, settings),
         ],
         resources=embedded_resources(settings),
         executor=dg.in_process_executor,

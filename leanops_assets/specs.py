@@ -1,6 +1,7 @@
 """How an asset of the platform presents itself in the UI: key, group, kinds, owners, tags, table, code."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import dagster as dg
@@ -42,6 +43,9 @@ def asset_spec(layer: Layer, topic: Topic, deps: Sequence[Layer], code: Path, se
         "dagster/table_name": ".".join((CATALOG, *table(layer, topic.name))),
         "dagster/code_references": dg.CodeReferencesMetadataValue(code_references=references),
     }
+    shown, others = _owners(contract.owners if contract else ())
+    if others:
+        metadata["other_owners"] = ", ".join(others)
     if topic.contract_problem:
         metadata["contract_problem"] = topic.contract_problem
     return dg.AssetSpec(
@@ -50,11 +54,26 @@ def asset_spec(layer: Layer, topic: Topic, deps: Sequence[Layer], code: Path, se
         description=_description(layer, topic),
         metadata=metadata,
         group_name=asset_group(layer),
-        owners=list(contract.owners) if contract else None,
+        owners=shown or None,
         tags={"layer": layer.value, "topic": topic.name, "contract": _contract_tag(topic)},
         kinds=_KINDS[layer],
         skippable=layer is not Layer.RAW,
     )
+
+
+def _owners(owners: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The owners that Dagster takes, and those that it does not: it knows no addresses under long or foreign names."""
+    shown = [owner for owner in owners if _is_shown(owner)]
+    return shown, [owner for owner in owners if owner not in shown]
+
+
+@lru_cache(4096)
+def _is_shown(owner: str) -> bool:
+    try:
+        dg.AssetSpec("any", owners=[owner])
+    except dg.DagsterInvalidDefinitionError:
+        return False
+    return True
 
 
 def _contract_reference(where: str) -> _Reference:

@@ -1,6 +1,7 @@
 """The runs of a tick, as Dagster has them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -33,15 +34,30 @@ def run_at_once(
     """Do these runs one after the other, in this process, and note what became of their topics."""
     from leanops_assets.definitions import defs
 
-    job = defs().resolve_job_def("tick")
+    definitions = defs()
+    job = definitions.resolve_job_def("tick")
     with dagster_instance(home) as instance:
         finished = []
-        for planned in runs:
+        for planned in _in_the_graph(definitions, runs, ticked):
             run = job.execute_in_process(**_run(instance, planned))
             finished.append(run.dagster_run)
             _note(run, planned.day, ticked)
             advance(len(planned.topics))
         log_finished(catalog.load(), instance, finished)
+
+
+def _in_the_graph(definitions: dg.Definitions, runs: Iterable[PlannedRun], ticked: Ticked) -> Iterator[PlannedRun]:
+    """The runs without the topics that the graph could not take: each of these has failed, with the reason."""
+    graph = definitions.resolve_asset_graph()
+    for planned in runs:
+        topics = [each for each in planned.topics if graph.has(asset_key(Layer.CURATED, each.topic))]
+        for each in planned.topics:
+            if each not in topics:
+                raw = asset_key(Layer.RAW, each.topic)
+                said = graph.get(raw).metadata.get("contract_problem") if graph.has(raw) else None
+                ticked.failed[each.topic] = str(said or "it is not in the asset graph; `leanops topics` says why.")
+        if topics:
+            yield replace(planned, topics=topics)
 
 
 def _run(instance: dg.DagsterInstance, planned: PlannedRun) -> dict[str, Any]:

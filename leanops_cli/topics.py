@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from leanops.contracts.manifest import Topic
+from leanops.contracts.manifest import Manifest, Topic
 from leanops.home import Home
 from leanops.settings import Settings
 from leanops_cli.output import print_json_lines, print_table
@@ -16,10 +16,11 @@ def topics(
     """List the topics that are known: their contract, their gate, and what RAW holds of them.
 
     A topic is known by its folder among the contracts or by what has landed for it. Exit code 1 if an active contract
-    is broken: such a topic's data buffers in RAW until it is mended.
+    is broken, or a topic cannot be in the graph: its data buffers in RAW until that is mended. Names that can be no
+    topic's are warned of.
     """
     from leanops_resources.catalog import LocalCatalog
-    from leanops_resources.known_topics import compile_manifest
+    from leanops_resources.known_topics import compile_manifest, strays
     from leanops_resources.schema_store import schema_store
     from leanops_resources.state.stores import state_store
 
@@ -27,7 +28,7 @@ def topics(
     home = Home(settings.home).prepare()
     gates = state_store(settings).gates()
     store = schema_store(settings.schemas)
-    manifest = compile_manifest(home, store, LocalCatalog(home))
+    manifest = _as_in_the_graph(compile_manifest(home, store, LocalCatalog(home)), settings)
     catalog = LocalCatalog(home).load()
     rows = [
         {"topic": topic.name, **_contract(topic), "gate": _gate(topic, gates), **_raw(catalog, topic.name)}
@@ -40,13 +41,25 @@ def topics(
     else:
         print_table(list(rows[0]), [list(row.values()) for row in rows], right=("raw_rows",))
 
-    for stray in store.strays():
-        typer.echo(f"warning: {settings.schemas}/{stray} is no topic: its name is no safe table name.", err=True)
+    for warning in strays(settings, store, LocalCatalog(home)):
+        typer.echo(f"warning: {warning}", err=True)
     broken = [topic.contract_problem for topic in manifest.topics if topic.contract_problem]
     for problem in broken:
         typer.echo(f"error: {problem}", err=True)
     if broken:
         raise typer.Exit(1)
+
+
+def _as_in_the_graph(manifest: Manifest, settings: Settings) -> Manifest:
+    """The topics, those that Dagster does not take with the reason."""
+    from leanops_assets.factory import define_topics
+
+    problems = define_topics(manifest, settings).problems
+    topics = (
+        Topic(name=topic.name, contract_problem=problems[topic.name]) if topic.name in problems else topic
+        for topic in manifest.topics
+    )
+    return Manifest(topics=tuple(topics))
 
 
 def _contract(topic: Topic) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from sqlalchemy.exc import DatabaseError
 
 from leanops.home import Home
-from leanops.names import CATALOG, NAMESPACES, RAW_DB, topic_of_raw_table
+from leanops.names import CATALOG, NAMESPACES, RAW_DB, stray_of_raw_table, topic_of_raw_table
 from leanops_resources.sql_catalog import QuickCatalog
 from leanops_resources.sqlite_faults import BUSY_SECONDS, named
 
@@ -48,9 +48,14 @@ class IcebergCatalog(ABC):
 
     def raw_topics(self) -> Sequence[str]:
         """The topics that have ever landed anything."""
-        names = (name for namespace, name in self.metadata_locations() if namespace == RAW_DB)
-        topics = map(topic_of_raw_table, names)
-        return sorted(topic for topic in topics if topic)
+        return sorted(topic for topic in map(topic_of_raw_table, self._raw_tables()) if topic)
+
+    def raw_strays(self) -> Sequence[str]:
+        """What RAW tables were named for that can be no topic."""
+        return sorted(stray for stray in map(stray_of_raw_table, self._raw_tables()) if stray is not None)
+
+    def _raw_tables(self) -> Iterator[str]:
+        return (name for namespace, name in self.metadata_locations() if namespace == RAW_DB)
 
 
 class CatalogBranch(IcebergCatalog):

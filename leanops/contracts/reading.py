@@ -25,7 +25,7 @@ from leanops.contracts.model import (
     Thresholds,
 )
 from leanops.errors import ContractInvalid, NotAllowed, Problem, TopicNameInvalid, quoted
-from leanops.names import SAFE_NAME, topic_name
+from leanops.names import SAFE_NAME, TOPIC_RULE, topic_name
 
 MAX_BYTES = 2 * 1024 * 1024
 EDITORS_KEY = "$schema"
@@ -157,7 +157,7 @@ def _topic_problems(table: object, topic: str) -> Iterator[Problem]:
     try:
         topic_name(topic)
     except TopicNameInvalid as error:
-        yield Problem("$.table_name", error.problem, fix=error.hint, found=shown(topic), allowed=NAME_RULE)
+        yield Problem("$.table_name", error.problem, fix=error.hint, found=shown(topic), allowed=TOPIC_RULE)
         return
     if isinstance(table, str) and SAFE_NAME.fullmatch(table) and table != topic:
         yield Problem(

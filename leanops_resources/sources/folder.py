@@ -244,6 +244,11 @@ class LandingFolder(Sources):
     def of(self, topic: str) -> Source:
         return FolderSource(self._folder / topic_name(topic), topic)
 
+    def stray_folders(self) -> Sequence[str]:
+        """Folders with files that nobody will take in, for no topic can have their names."""
+        found = (each for each in _entries(self._folder) if each.is_dir() and not is_topic(each.name))
+        return sorted(each.name for each in found if _has_files(Path(each)))
+
     def strays(self) -> Sequence[str]:
         """What nobody will take in: files of another kind, and folders that no topic can have or nobody can read."""
         strays = []

@@ -1,14 +1,17 @@
 import pytest
+from pydantic import ValidationError
 
 from leanops import names
 from leanops.errors import TopicNameInvalid
 from leanops.names import Layer
+from leanops.settings import Settings
 
-SAFE = ["orders", "a", "a1", "device_telemetry", "a_", "a__b", "raw", "x_staging", "a" * 64, "error", "select"]
+SAFE = ["orders", "a", "a1", "device_telemetry", "a_", "a__b", "raw", "x_staging", "a" * 59, "error", "select"]
 UNSAFE = [
     "",
     " ",
-    "a" * 65,
+    "a" * 60,
+    "a" * 64,
     "../x",
     "..",
     ".",
@@ -66,6 +69,24 @@ def test_the_platforms_own_tables_are_no_topics(name: str) -> None:
         names.topic_name(name)
 
 
+def test_the_longest_name_fits_wherever_a_topics_name_stands() -> None:
+    longest = "a" * names.LONGEST_TOPIC
+    prefix = "p" * names.LONGEST_QUEUE_PREFIX
+    assert Settings(queue_prefix=prefix).queue_prefix == prefix
+    with pytest.raises(ValidationError):
+        Settings(queue_prefix=f"{prefix}p")
+    assert names.is_topic(longest)
+    assert not names.is_topic(f"{longest}a")
+    assert len(f"{prefix}{longest}.fifo") <= 80, "the name of an SQS queue"
+    assert len(longest) <= 63, "the value of a Dagster tag"
+    assert all(len(names.table(layer, longest)[1]) <= 255 for layer in Layer), "the name of a Glue table"
+
+
+def test_a_name_that_is_too_long_is_told_how_long_it_may_be() -> None:
+    with pytest.raises(TopicNameInvalid, match=r"of 64 letters cannot be a topic's name\. Use at most 59 "):
+        names.topic_name("a" * 64)
+
+
 def test_every_layer_stands_in_the_table_of_these_tests() -> None:
     assert [row[0] for row in TABLES] == list(Layer)
 
@@ -88,6 +109,16 @@ def test_the_topic_of_a_raw_table_is_the_one_it_was_named_for(topic: str) -> Non
 @pytest.mark.parametrize("name", NOT_OF_A_TOPIC)
 def test_a_table_beside_the_raw_tables_has_no_topic(name: str) -> None:
     assert names.topic_of_raw_table(name) is None
+
+
+@pytest.mark.parametrize(("table", "stray"), [("a" * 64 + "_staging", "a" * 64), ("A_staging", "A")])
+def test_what_a_raw_table_was_named_for_is_known_though_it_can_be_no_topic(table: str, stray: str) -> None:
+    assert names.stray_of_raw_table(table) == stray
+
+
+@pytest.mark.parametrize("table", ["dlq_errors", "orders_staging", "orders"])
+def test_a_topics_table_and_those_of_the_platform_are_no_strays(table: str) -> None:
+    assert names.stray_of_raw_table(table) is None
 
 
 def test_two_topics_never_share_a_table_of_their_own() -> None:
