@@ -15,6 +15,7 @@ import boto3  # type: ignore[import-untyped]
 from benchmarks.landing import payload_of, write_messages
 from benchmarks.report import Section
 from leanops.home import Home
+from leanops.landing_file import put_into_place
 
 MESSAGES = 600_000
 FEW = 100_000
@@ -25,18 +26,22 @@ PREFIX = "bench-"
 _COLUMNS = ("what", "messages", "commits", "seconds", "messages a second", "a core-second", "MB more than at start")
 
 
+def _drop_messages(folder: Path, count: int) -> None:
+    folder.mkdir()
+    write_messages(folder / ".messages", count)
+    put_into_place(folder / ".messages", folder / "messages.ndjson")
+
+
 def measure_folder(folder: Path) -> Section:
     """Files of one topic, few and many messages, and files of many small topics."""
     rows = []
     for what, count in (("one topic", FEW), ("one topic, more than six buffers", MESSAGES)):
         home = Home(folder / f"home-{count}").prepare()
-        (home.landing / "orders").mkdir()
-        write_messages(home.landing / "orders" / "messages.ndjson", count)
+        _drop_messages(home.landing / "orders", count)
         rows.append(_row(what, _drained(home)))
     home = Home(folder / "home-many").prepare()
     for number in range(SMALL_TOPICS):
-        (home.landing / f"topic_{number}").mkdir()
-        write_messages(home.landing / f"topic_{number}" / "messages.ndjson", SMALL_MESSAGES)
+        _drop_messages(home.landing / f"topic_{number}", SMALL_MESSAGES)
     rows.append(_row(f"{SMALL_TOPICS} topics of {SMALL_MESSAGES}", _drained(home)))
     return Section(
         "Ingestion from a folder",

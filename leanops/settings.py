@@ -14,6 +14,7 @@ from leanops.errors import Problem, SettingsInvalid
 from leanops.names import LONGEST_QUEUE_PREFIX
 
 PREFIX = "LEANOPS_"
+STILL_SECONDS = 5.0
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$)")
 
 
@@ -55,6 +56,11 @@ class Settings(BaseSettings):
     )
     drain_seconds: PositiveInt = Field(
         default=60, description="How often sources are looked at for messages, and drained into RAW."
+    )
+    landing_still_seconds: float = Field(
+        default=STILL_SECONDS,
+        ge=0,
+        description="How long a landing file has not been written to when it is taken. A renamed one is taken at once.",
     )
     port: int = Field(default=3000, ge=1, le=65535, description="Port of the Dagster UI (`make dev`), loopback only.")
     code_server_port: int = Field(

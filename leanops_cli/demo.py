@@ -22,6 +22,7 @@ from typing import Any
 
 from leanops.errors import LeanOpsError, RunFailed
 from leanops.home import Home
+from leanops.landing_file import write_into_place
 from leanops.progress import progress
 from leanops.settings import Settings
 from leanops_cli.dlq import replay
@@ -156,9 +157,8 @@ def _drop(home: Home, name: str, *envelopes: Mapping[str, Any]) -> None:
     """Drop a file into the landing folder, as a producer would."""
     folder = home.landing / _MENDED_TOPIC
     folder.mkdir(exist_ok=True)
-    draft = folder / f".{name}"
-    draft.write_text("".join(f"{json.dumps(envelope)}\n" for envelope in envelopes))
-    draft.rename(folder / f"{name}.ndjson")
+    lines = "".join(f"{json.dumps(envelope)}\n" for envelope in envelopes)
+    write_into_place(folder / f"{name}.ndjson", lines.encode())
 
 
 def _replay_mended(home: Home) -> None:

@@ -12,7 +12,7 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
 from leanops.home import Home
-from leanops.settings import Settings
+from leanops.settings import STILL_SECONDS, Settings
 from leanops_resources.schema_store import SchemaStore, schema_store
 from leanops_resources.state.store import StateStore
 
@@ -58,13 +58,14 @@ class IntakeResource(dg.ConfigurableResource[None]):
 
     home: str
     queue_prefix: str | None = Field(default=None, description="Set where queues are drained, not the landing folder.")
+    still_seconds: float = Field(default=STILL_SECONDS, description="How long a file of the landing folder is still.")
     dlq_archive: str | None = None
 
     @property
     def sources(self) -> "Sources":
         from leanops_resources.sources.sources import sources_of
 
-        return sources_of(Path(self.home), self.queue_prefix)
+        return sources_of(Path(self.home), self.queue_prefix, self.still_seconds)
 
     @property
     def archive(self) -> "DlqArchive":
@@ -142,6 +143,7 @@ def embedded_resources(settings: Settings) -> dict[str, dg.ConfigurableResource[
         "intake": IntakeResource(
             home=home,
             queue_prefix=settings.queue_prefix,
+            still_seconds=settings.landing_still_seconds,
             dlq_archive=str(settings.dlq_archive) if settings.dlq_archive else None,
         ),
         "contracts": SchemaStoreResource(folder=str(settings.schemas)),

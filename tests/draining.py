@@ -16,6 +16,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 
 from leanops.home import Home
+from leanops.landing_file import write_into_place
 from leanops.names import Layer, table
 from leanops.raw.dead_letters import find_dead_letters
 from leanops.tables import find_table
@@ -51,8 +52,7 @@ class Landing:
     def drop(self, topic: str, lines: Iterable[bytes], name: str = "messages.ndjson") -> None:
         folder = self.home.landing / topic
         folder.mkdir(exist_ok=True)
-        (folder / f".{name}").write_bytes(b"".join(line + b"\n" for line in lines))
-        (folder / f".{name}").rename(folder / name)
+        write_into_place(folder / name, b"".join(line + b"\n" for line in lines))
 
     def sources(self) -> list[Source]:
         folder = LandingFolder(self.home.landing)

@@ -13,6 +13,7 @@ from leanops.injector.expectation import Expectation, Truth
 from leanops.injector.generator import messages
 from leanops.injector.injection import Injection
 from leanops.injector.plan import Kind
+from leanops.landing_file import write_into_place
 from leanops.progress import Advance, unseen
 
 MOST_AT_ONCE = 20_000
@@ -41,9 +42,7 @@ class FolderFeed:
         path = self._folder / topic / f"{self._name}-{self._sent[topic]:06}.ndjson"
         with disk_faults_named(path.parent):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft = path.with_name(f".{path.name}")
-            draft.write_bytes(b"".join(body + b"\n" for body in bodies))
-            draft.replace(path)
+            write_into_place(path, b"".join(body + b"\n" for body in bodies))
 
 
 class Fed(NamedTuple):

@@ -3,15 +3,16 @@
 from pathlib import Path
 
 from leanops.home import Home
+from leanops.settings import STILL_SECONDS
 from leanops_resources.sources.source import Sources
 
 
-def sources_of(home: Path, queue_prefix: str | None) -> Sources:
+def sources_of(home: Path, queue_prefix: str | None, still_seconds: float = STILL_SECONDS) -> Sources:
     """The sources of a home, or the queues whose names begin so."""
     if queue_prefix is None:
         from leanops_resources.sources.folder import LandingFolder
 
-        return LandingFolder(Home(home).prepare().landing)
+        return LandingFolder(Home(home).prepare().landing, still_seconds)
 
     from leanops_resources.sources.sqs import SqsQueues
 

@@ -11,6 +11,7 @@ import pytest
 from leanops.contracts.manifest import Manifest, Topic
 from leanops.contracts.reading import read_contract
 from leanops.home import Home
+from leanops.landing_file import write_into_place
 from leanops.names import LONGEST_TOPIC, Layer, is_topic, step_name
 from leanops.raw.table import ensure_raw_table
 from leanops.settings import Settings
@@ -66,8 +67,7 @@ def contracts(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
 def drop(home: Home, topic: str) -> None:
     folder = home.landing / topic
     folder.mkdir()
-    (folder / ".draft").write_text(json.dumps(ENVELOPE))
-    (folder / ".draft").rename(folder / "1.ndjson")
+    write_into_place(folder / "1.ndjson", json.dumps(ENVELOPE).encode())
 
 
 def keys_of(definitions: dg.Definitions) -> set[str]:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from leanops.home import Home
+from leanops.landing_file import write_into_place
 from leanops.names import Layer, table
 from leanops.settings import Settings
 from leanops.standardized import build as standardized
@@ -52,7 +53,7 @@ def fleet(warm_home: Home, leanops: Leanops, tmp_path: Path, monkeypatch: pytest
         active.write_text(contract(topic))
         waiting = warm_home.landing / topic / "messages.ndjson"
         waiting.parent.mkdir()
-        waiting.write_text("\n".join(envelope(topic, number) for number in (1, 2, 3, 4, 2)))
+        write_into_place(waiting, "\n".join(envelope(topic, number) for number in (1, 2, 3, 4, 2)).encode())
     assert leanops("drain").exit_code == 0
     return warm_home
 

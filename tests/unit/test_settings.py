@@ -19,6 +19,7 @@ VARIABLES = [
     ("LEANOPS_DLQ_ARCHIVE", "dlq_archive", None, "s3://letters/dead", "s3://letters/dead"),
     ("LEANOPS_FIREHOSE", "firehose", None, "leanops-raw", "leanops-raw"),
     ("LEANOPS_DRAIN_SECONDS", "drain_seconds", 60, "5", 5),
+    ("LEANOPS_LANDING_STILL_SECONDS", "landing_still_seconds", 5.0, "0.5", 0.5),
     ("LEANOPS_PORT", "port", 3000, "65535", 65535),
     ("LEANOPS_CODE_SERVER_PORT", "code_server_port", 0, "4000", 4000),
     ("LEANOPS_TICK_MINUTES", "tick_minutes", 15, "5", 5),
@@ -34,6 +35,7 @@ VARIABLES = [
 UNUSABLE = [
     ("LEANOPS_FIRST_DAY", "yesterday"),
     ("LEANOPS_FIRST_DAY", "2026-02-30"),
+    ("LEANOPS_LANDING_STILL_SECONDS", "-1"),
     ("LEANOPS_PORT", "http"),
     ("LEANOPS_PORT", "0"),
     ("LEANOPS_PORT", "65536"),
