@@ -7,6 +7,7 @@ import dagster as dg
 
 from leanops.errors import LandingConflict, LeanOpsError, SparkUnavailable, StateBusy, StateStoreUnavailable
 from leanops_resources.dagster_resources import SparkConnectResource
+from leanops_resources.spark.faults import went_away
 from leanops_resources.state.store import StateStore
 
 TRANSIENT = (SparkUnavailable, StateBusy, StateStoreUnavailable, LandingConflict)
@@ -51,7 +52,4 @@ def spark_fault(error: Exception, spark: SparkConnectResource) -> Exception:
     """The fault itself, or that Spark is gone, which Spark tells in many ways."""
     if isinstance(error, LeanOpsError) or not spark.is_lost():
         return error
-    return SparkUnavailable(
-        f"The Spark server went away during a build: {str(error).strip()}",
-        "It is started anew by whoever needs it next.",
-    )
+    return went_away(error, "a build")

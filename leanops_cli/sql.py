@@ -30,6 +30,8 @@ def sql(
     """
     from pyspark.errors import PySparkException
 
+    from leanops_resources.spark.faults import answers
+
     # Python would show Spark's moments in this machine's zone.
     os.environ["TZ"] = "UTC"
     time.tzset()
@@ -37,6 +39,8 @@ def sql(
         try:
             _print(session.sql(statement), as_json)
         except PySparkException as error:
+            if not answers(session):
+                raise
             raise QueryInvalid(f"Spark could not do this: {_first_line(error)}", _ASK) from error
 
 

@@ -116,17 +116,17 @@ class SparkConnectResource(LazyPySparkResource):
 
         Whoever asks for a session next gets another one.
         """
+        from leanops_resources.spark.faults import answers, let_go
+
         session = self._spark_session
         if session is None:
             return False
-        try:
-            session.conf.get("spark.sql.session.timeZone")
-        except Exception:  # noqa: BLE001 - whatever it says, it is no answer
-            self._spark_session = None
-            with suppress(Exception):
-                session.stop()
-            return True
-        return False
+        if answers(session):
+            return False
+        self._spark_session = None
+        with suppress(Exception):
+            let_go(session)
+        return True
 
     def session(self) -> "SparkSession":
         """The session, typed."""

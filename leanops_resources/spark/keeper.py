@@ -1,9 +1,11 @@
 """The process that a home's Spark server lives under.
 
 It starts the server with a token of its own, writes down where it listens, and ends it when it is told to, when the
-home is removed (a full reset leaves no server behind), or when another server has taken its place in the record.
+home is removed (a full reset leaves no server behind), or when another server has taken its place in the record. If the
+keeper is killed, its server goes with it.
 """
 
+import ctypes
 import os
 import re
 import secrets
@@ -13,9 +15,11 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
+import psutil
 import pyspark
 
 from leanops.home import Home
@@ -27,6 +31,7 @@ JARS = (
     "org.xerial:sqlite-jdbc:3.53.4.0",
 )
 _STARTED = re.compile(r"Spark Connect server started at: \S+:(\d+)")
+_PR_SET_PDEATHSIG = 1
 _LOOK_SECONDS = 2.0
 _LOG_BYTES = 16 * 2**20
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -67,6 +72,14 @@ def _scratch(home: Home) -> Path:
     return home.spark / f"tmp-{os.getpid()}"
 
 
+def _remove_orphaned_scratch(home: Home) -> None:
+    """Remove what the servers of keepers have left that were killed."""
+    for folder in home.spark.glob("tmp-*"):
+        pid = folder.name.partition("-")[2]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _spark_home() -> Path:
     return Path(pyspark.__file__).parent
 
@@ -76,6 +89,7 @@ def keep() -> int:
     settings = Settings.load()
     home = Home(settings.home)
     scratch, token = _scratch(home), secrets.token_urlsafe(32)
+    _remove_orphaned_scratch(home)
     scratch.mkdir(exist_ok=True)
     started: list[subprocess.Popen[str]] = []
 
@@ -88,6 +102,7 @@ def keep() -> int:
     signal.signal(signal.SIGTERM, end)
     server = subprocess.Popen(
         server_command(settings, home),
+        preexec_fn=partial(_end_with, os.getpid()),  # noqa: PLW1509 - there are no other threads yet
         env={
             **os.environ,
             "SPARK_HOME": str(_spark_home()),
@@ -110,6 +125,14 @@ def keep() -> int:
             server.terminate()
     shutil.rmtree(scratch, ignore_errors=True)
     return server.returncode
+
+
+def _end_with(keeper: int) -> None:
+    """Have Linux kill this process when its keeper dies: a server that nobody knows of would live for ever."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != keeper:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _wanted(home: Home) -> bool:

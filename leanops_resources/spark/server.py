@@ -110,7 +110,7 @@ def server_url(settings: Settings) -> str:
 def stop(home: Home) -> bool:
     """End the home's server. False if there was none."""
     server = Server.recorded(home)
-    # The keeper takes its server with it; one whose keeper was killed is ended by itself.
+    # The keeper takes its server with it; where Linux does not, one whose keeper was killed is ended by itself.
     found = [server.keeper.find(), server.spark.find()] if server else []
     processes = [process for process in found if process]
     for end in (psutil.Process.terminate, psutil.Process.kill):
@@ -193,5 +193,5 @@ def _start_failure(log: Path, begun: int, settings: Settings) -> Exception:
         )
     lines = [line.strip() for line in said.splitlines()]
     telling = [line for line in lines if ("rror" in line or "xception" in line) and not line.startswith("at ")]
-    last = telling[-1] if telling else "it said nothing"
+    last = telling[-1].rstrip(".") if telling else "it was killed, or ended without a word"
     return SparkUnavailable(f"The Spark server ended before it was up: {last}.", f"Its whole log is {log}.")

@@ -1,9 +1,13 @@
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,8 +20,12 @@ from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 from leanops.errors import SparkUnavailable
 from leanops.home import Home
 from leanops.settings import Settings
+from leanops_cli.warm import warm_session
+from leanops_resources.catalog import LocalCatalog
 from leanops_resources.spark.server import Server, running, server_url, stop
+from leanops_resources.spark.session import attach
 
+DEAD_SERVER_SECONDS = 60
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 ASK = "from leanops.settings import Settings; from leanops_resources.spark.server import server_url as ask; "
 
@@ -81,17 +89,97 @@ def test_the_life_of_a_server(tmp_path: Path) -> None:
     assert not left
 
 
-def test_a_server_whose_keeper_was_killed_is_ended_by_stop(tmp_path: Path) -> None:
+def test_a_server_whose_keeper_is_killed_goes_with_it_and_whoever_waits_for_it_is_told_soon(tmp_path: Path) -> None:
     home = Home(tmp_path / "home").prepare()
-    server_url(Settings(home=home.path))
+    settings = Settings(home=home.path)
+    server_url(settings)
     server = recorded(home)
-    spark = psutil.Process(server.spark.pid)
-    psutil.Process(server.keeper.pid).kill()
+    spark, keeper = (psutil.Process(process.pid) for process in (server.spark, server.keeper))
 
-    assert stop(home)
-    assert not spark.is_running()
+    def ask_while_it_is_killed() -> None:
+        with warm_session(settings) as (_, session):
+            threading.Timer(1, keeper.kill).start()
+            session.sql("SELECT reflect('java.lang.Thread', 'sleep', 600000L)").collect()
+
+    begun = time.monotonic()
+    with pytest.raises(SparkUnavailable, match="The Spark server went away during this command: ") as failure:
+        ask_while_it_is_killed()
+    assert time.monotonic() - begun < DEAD_SERVER_SECONDS
+    assert len(str(failure.value).splitlines()) == 1
+    _, left = psutil.wait_procs([spark], timeout=10)
+    assert not left
     assert running(home) is None
     assert not stop(home)
+
+
+def test_nobody_waits_long_for_a_server_that_is_not_there(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = Settings(home=tmp_path / "home").model_copy(update={"spark_remote": f"sc://localhost:{port}/;token=x"})
+    begun = time.monotonic()
+    with pytest.raises(SparkUnavailable, match=f"No session could be opened on sc://localhost:{port}/: ") as failure:
+        attach(settings, LocalCatalog(Home(settings.home).prepare()))
+    assert time.monotonic() - begun < DEAD_SERVER_SECONDS
+    assert len(str(failure.value).splitlines()) == 1
+    assert "token=x" not in str(failure.value)
+
+
+@pytest.mark.long
+def test_a_server_that_is_killed_when_it_has_just_come_up_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path / "home").prepare()
+    urls = []
+
+    def killed_at_first(settings: Settings) -> str:
+        urls.append(server_url(settings))
+        if len(urls) == 1:
+            psutil.Process(recorded(home).spark.pid).kill()
+        return urls[-1]
+
+    monkeypatch.setattr("leanops_resources.spark.session.server_url", killed_at_first)
+    session = attach(Settings(home=home.path), LocalCatalog(home))
+    assert [row.one for row in session.sql("SELECT 1 AS one").collect()] == [1]
+    assert len(set(urls)) == 2
+    session.stop()
+    assert stop(home)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("killed", ["the server", "its keeper"])
+def test_one_that_is_killed_in_its_first_seconds_leaves_nothing_behind_and_is_told_at_once(
+    killed: str, tmp_path: Path
+) -> None:
+    home = Home(tmp_path / "home").prepare()
+    starter = subprocess.Popen(
+        [sys.executable, "-c", ASK + "ask(Settings.load())"],
+        env={**os.environ, "LEANOPS_HOME": str(home.path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (found := servers_below(starter.pid)):
+        assert starter.poll() is None
+    keeper = found[0].parent()
+    assert keeper
+    (keeper if killed == "its keeper" else found[0]).kill()
+    _, said = starter.communicate(timeout=DEAD_SERVER_SECONDS)
+    assert "SparkUnavailable: The Spark server ended before it was up" in said
+    _, left = psutil.wait_procs([keeper, *found], timeout=10)
+    assert not left
+    assert ask_in_a_process_of_its_own(home)
+    assert stop(home)
+
+
+def servers_below(pid: int) -> list[psutil.Process]:
+    """The Spark servers that a process has started, not the JVM that puts their command line together."""
+    found = []
+    for process in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.Error):
+            line = " ".join(process.cmdline())
+            if "SparkConnectServer" in line and "launcher.Main" not in line and process.name() == "java":
+                found.append(process)
+    return found
 
 
 def test_a_start_that_was_cut_off_does_not_get_in_the_way_of_the_next(tmp_path: Path) -> None:
