@@ -244,6 +244,14 @@ class PortInUse(LeanOpsError):
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+def no_room(where: Path, what: str, hint: str | None = None) -> DiskFull:
+    """That a disk is full, in the one sentence in which it is told, whichever store it was that had no room."""
+    return DiskFull(
+        f"There is no room left under {where}: {what}.",
+        hint or "Free some space and run the same command again: what is not in the tables yet comes again.",
+    )
+
+
 @contextmanager
 def disk_faults_named(where: Path) -> Iterator[None]:
     """Turn the operating system's «no room» and «not allowed» under `where` into their named errors."""
@@ -251,10 +259,8 @@ def disk_faults_named(where: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in NO_ROOM:
-            raise DiskFull(
-                f"There is no room left under {where}: {error.strerror}.",
-                "Nothing was committed. Free some space and run the same command again.",
-            ) from error
+            hint = "Nothing was committed. Free some space and run the same command again."
+            raise no_room(where, str(error.strerror), hint) from error
         if error.errno in {errno.ENOTDIR, errno.EEXIST}:
             raise HomeNotWritable(
                 f"{error.filename or where} cannot be written: there is a file where a folder should be.",

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 @contextmanager
 def warm_session(settings: Settings) -> "Iterator[tuple[Catalog, SparkSession]]":
     """The home's catalog, and a session that sees it."""
-    from pyspark.errors import PySparkException
-
     from leanops_resources.catalog import LocalCatalog
-    from leanops_resources.spark.faults import answers, let_go, went_away
+    from leanops_resources.spark.faults import let_go, spark_faults_named
     from leanops_resources.spark.session import attach
 
     catalog = LocalCatalog(Home(settings.home).prepare())
@@ -27,10 +25,7 @@ def warm_session(settings: Settings) -> "Iterator[tuple[Catalog, SparkSession]]"
     with progress("Spark"):
         session = attach(settings, catalog)
     try:
-        yield loaded, session
-    except PySparkException as error:
-        if answers(session):
-            raise
-        raise went_away(error, "this command") from error
+        with spark_faults_named(session, "this command"):
+            yield loaded, session
     finally:
         let_go(session)

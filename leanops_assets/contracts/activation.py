@@ -7,7 +7,7 @@ contract of the first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -16,13 +16,22 @@ from leanops.contracts.diff import Diff, Impact, diff, require_successor
 from leanops.contracts.error_document import error_document
 from leanops.contracts.model import Contract
 from leanops.contracts.reading import read_contract
-from leanops.errors import ActivationFailed, ContractBreaking, ContractInvalid, LeanOpsError
+from leanops.errors import (
+    ActivationFailed,
+    ContractBreaking,
+    ContractInvalid,
+    LeanOpsError,
+    RebuildRefused,
+    TopicNameInvalid,
+)
 from leanops.names import Layer, is_topic, table
 from leanops.settings import Settings
 from leanops_assets.layer_step import PATIENCE
 from leanops_resources.schema_store import CONTRACT_FILE, ERROR_FILE, SchemaStore, Stage, Upload, read_active
+from leanops_resources.spark.faults import spark_faults_named
 from leanops_resources.state.lease import lease
 from leanops_resources.state.store import Gate, GateStatus, StateStore
+from leanops_resources.surroundings import fault_of_surroundings, surroundings_named
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +41,10 @@ if TYPE_CHECKING:
 
 Publish = Callable[[], "Rebuilt | None"]
 """Make what was prepared what readers see."""
+
+REFUSALS = (ContractInvalid, ContractBreaking, RebuildRefused, TopicNameInvalid, ActivationFailed)
+"""What is wrong with an upload. For any other fault, such as Spark's or the disk's, its author can do nothing: it stays
+under `pending/`, and is tried again."""
 
 _REBUILDING = "it is being rebuilt for version"
 
@@ -58,9 +71,16 @@ class Activation:
     say: Callable[[str], None]
 
     def take_in(self, upload: Upload) -> Activated | None:
-        """Make an upload the active contract; None if somebody else has. A refusal is raised once it is filed."""
+        """Make an upload the active contract; None if somebody else has.
+
+        A refusal (`REFUSALS`) is raised once it is filed. Whatever else is raised leaves the upload pending.
+        """
         topic = upload.topic
-        with lease(self.state, f"build/{topic}", "a contract upload", PATIENCE), ExitStack() as held:
+        with (
+            surroundings_named(self.settings.home),
+            lease(self.state, f"build/{topic}", "a contract upload", PATIENCE),
+            ExitStack() as held,
+        ):
             if self.store.read(topic, Stage.PENDING, upload.name) != upload.content:
                 return None
             active, replaced = self._active(topic), self.store.read(topic, Stage.ACTIVE)
@@ -72,10 +92,14 @@ class Activation:
                     if active:
                         require_successor(active, contract, where)
                     publish = held.enter_context(self._prepared(topic, contract, changes))
-            except LeanOpsError as error:
+            except REFUSALS as error:
                 self._refuse(upload, active, error)
                 raise
+            except LeanOpsError:
+                raise
             except Exception as error:
+                if fault_of_surroundings(error, self.settings.home):
+                    raise
                 why = f"{type(error).__name__}: {error}".partition("\n")[0]
                 failed = ActivationFailed(
                     f"The contract of {topic} could not be taken in: {why}",
@@ -128,26 +152,43 @@ class Activation:
     @contextmanager
     def _rebuilt(self, topic: str, contract: Contract) -> "Iterator[Publish]":
         from leanops.rebuild import TopicBranch
+        from leanops_resources.spark.faults import let_go
         from leanops_resources.spark.session import attach
 
-        if not self._is_held_by_hand(topic):
-            reason = f"{_REBUILDING} {contract.version}"
-            self.state.set_gate(topic, Gate(processing_enabled=False, status=GateStatus.PAUSED, reason=reason))
-        self.say(f"{topic} is paused, and is rebuilt for version {contract.version}")
+        # Before anything is paused: where there is no Spark, the topic goes on with the contract that it has.
         with self.catalog.branch() as branch:
             session = attach(self.settings, branch)
             try:
-                built = TopicBranch.off(self.catalog.load(), branch.load(), session, topic)
-                rebuilt = built.rebuild(contract, self.say)
+                with self._paused(topic, f"{_REBUILDING} {contract.version}"), spark_faults_named(session, "a rebuild"):
+                    self.say(f"{topic} is paused, and is rebuilt for version {contract.version}")
+                    built = TopicBranch.off(self.catalog.load(), branch.load(), session, topic)
+                    rebuilt = built.rebuild(contract, self.say)
 
                 def publish() -> "Rebuilt":
                     self.say("its ledger is closed: publishing")
-                    built.publish(lambda layer: branch.seen_from(self.sessions(), table(layer, topic)), contract)
+                    with spark_faults_named(session, "a rebuild"):
+                        built.publish(lambda layer: branch.seen_from(self.sessions(), table(layer, topic)), contract)
                     return rebuilt
 
                 yield publish
             finally:
-                session.stop()
+                let_go(session)
+
+    @contextmanager
+    def _paused(self, topic: str, reason: str) -> Iterator[None]:
+        """The topic waits while it is rebuilt, until that is published. If it cannot be, its gate is as before."""
+        before = self.state.gate(topic)
+        if self._is_held_by_hand(topic):
+            yield
+            return
+        self.state.set_gate(topic, Gate(processing_enabled=False, status=GateStatus.PAUSED, reason=reason))
+        try:
+            yield
+        except Exception:
+            # What went wrong is the news, also where the gate cannot be set.
+            with suppress(LeanOpsError):
+                self.state.set_gate(topic, before or Gate(processing_enabled=True, status=GateStatus.READY))
+            raise
 
     def _log(self, activated: Activated, by: str | None) -> None:
         from leanops.ops.schema_versions import log_version

@@ -47,7 +47,7 @@ def take_in(
     spark: SparkConnectResource,
 ) -> None:
     """All uploads of a topic, in the order in which they came. One that is refused does not keep the next waiting."""
-    from leanops_assets.contracts.activation import Activation
+    from leanops_assets.contracts.activation import REFUSALS, Activation
 
     activation = Activation(
         Settings.load(), contracts.store, state.store, iceberg.catalog, spark.session, context.log.info
@@ -62,8 +62,10 @@ def take_in(
         except TopicBusy as error:
             context.log.warning("%s It stays pending and is asked for again.", error)
             return
-        except LeanOpsError as error:
+        except REFUSALS as error:
             refused.append(error)
+        except LeanOpsError as error:
+            raise dg.Failure(f"{error} The upload stays pending, and is tried again.", allow_retries=False) from None
     if refused:
         raise dg.Failure("\n".join(map(str, refused)), allow_retries=False)
 

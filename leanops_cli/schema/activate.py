@@ -17,9 +17,10 @@ def activate(
 ) -> None:
     """Do once, in the foreground, what the sensor `contracts` would: take in all that is under `pending/`.
 
-    Exit code 1 if any upload was refused; it is then under `failed/`, with all that is wrong in `error.json`.
+    Exit code 1 if any upload was refused; it is then under `failed/`, with all that is wrong in `error.json`. One that
+    could not be taken in for another reason, such as Spark's absence, stays under `pending/`.
     """
-    from leanops_assets.contracts.activation import Activation, described
+    from leanops_assets.contracts.activation import REFUSALS, Activation, described
     from leanops_resources.catalog import LocalCatalog
     from leanops_resources.schema_store import schema_store
     from leanops_resources.spark.session import attach
@@ -48,7 +49,8 @@ def activate(
                 if activated := activation.take_in(upload):
                     print("\n".join(described(activated)))
             except LeanOpsError as error:
-                typer.echo(f"error: {error}", err=True)
+                stays = "" if isinstance(error, REFUSALS) else f" The upload of {upload.topic} stays pending."
+                typer.echo(f"error: {error}{stays}", err=True)
                 refused = True
     finally:
         for each in opened:

@@ -1,20 +1,25 @@
 """Uploads of contracts: killed at any point and repeated, two at once, during a tick, and of every wrong kind."""
 
 import json
+import socket
+import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import psutil
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
+from sqlalchemy.exc import OperationalError
 
 from leanops import rebuild
 from leanops.contracts.reading import MAX_BYTES
-from leanops.errors import BuildOvertaken, LeanOpsError, TopicBusy
+from leanops.errors import BuildOvertaken, DiskFull, LeanOpsError, SparkUnavailable, TopicBusy
 from leanops.home import Home
 from leanops.ledger.draw_up import draw_up
 from leanops.names import Layer, table
@@ -24,6 +29,7 @@ from leanops_assets.contracts import activation
 from leanops_assets.contracts.activation import Activated, Activation
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.schema_store import LocalSchemaStore, schema_store
+from leanops_resources.spark.server import Server
 from leanops_resources.state.lease import lease
 from leanops_resources.state.sqlite import SqliteStateStore
 from leanops_resources.state.store import Gate, GateStatus
@@ -225,6 +231,88 @@ def test_of_two_uploads_at_once_one_wins_and_the_other_meets_the_winner(life: Li
     assert "version 2 is taken by the active contract" in str(third)
     assert life.file("active/schema.json") == VERSION_2
     assert life.file("failed/schema.json")["description"] == "another second one"
+
+
+def breaking_upload(life: Life) -> None:
+    """A topic with a row, and an upload that takes a rebuild, and so Spark."""
+    life.upload(VERSION_1)
+    take_all(taker())
+    life.land(message("m1", "2026-01-01"))
+    life.build()
+    life.upload(BREAKING)
+
+
+def assert_still_pending(life: Life) -> None:
+    """The upload waits, nobody is told that it is wrong, and the topic goes on with the contract that it has."""
+    assert life.file("pending/schema.json") == BREAKING
+    assert not (life.schemas / TOPIC / "failed").exists()
+    assert life.gate == READY
+    assert life.file("active/schema.json")["version"] == 1
+
+
+def test_an_upload_that_finds_no_spark_stays_pending_and_is_tried_again(
+    life: Life, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    breaking_upload(life)
+    with monkeypatch.context() as away:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            away.setenv("SPARK_REMOTE", f"sc://localhost:{free.getsockname()[1]}/;token=x")
+        (fault,) = take_all(taker(lambda: spark))
+        said = life.leanops("schema", "activate")
+    assert isinstance(fault, SparkUnavailable)
+    assert said.exit_code == 1
+    assert said.err.startswith("error: No session could be opened on sc://localhost:")
+    assert said.err.endswith(f" The upload of {TOPIC} stays pending.\n")
+    assert len(said.err.splitlines()) == 1, "a person can read it"
+    assert_still_pending(life)
+    (activated,) = take_all(taker(lambda: spark))
+    assert isinstance(activated, Activated)
+    assert life.curated("items") == {"m1": ("1",)}
+
+
+@pytest.mark.long
+def test_an_upload_whose_rebuild_loses_its_server_stays_pending_and_is_tried_again(
+    life: Life, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    breaking_upload(life)
+    taking = taker(lambda: spark)
+    with monkeypatch.context() as own_server:
+        own_server.delenv("SPARK_REMOTE")
+
+        def killed_when_it_begins(line: str) -> None:
+            if "is rebuilt for" in line:
+                server = Server.recorded(life.home)
+                assert server
+                psutil.Process(server.spark.pid).kill()
+
+        (fault,) = take_all(replace(taking, settings=Settings.load(), say=killed_when_it_begins))
+    assert isinstance(fault, SparkUnavailable)
+    assert str(fault).startswith("The Spark server went away during a rebuild: ")
+    assert len(str(fault).splitlines()) == 1
+    assert_still_pending(life)
+    (activated,) = take_all(taking)
+    assert isinstance(activated, Activated)
+
+
+@pytest.mark.parametrize("change", ["create_table", "commit_table"])
+def test_an_upload_that_meets_a_full_disk_stays_pending(
+    life: Life, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    life.upload(VERSION_1)
+
+    def full(*_: object, **__: object) -> None:
+        raise OperationalError("INSERT", {}, sqlite3.OperationalError("database or disk is full"))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(SqlCatalog, change, full)
+        (fault,) = take_all(taker())
+    assert isinstance(fault, DiskFull)
+    assert str(fault).startswith(f"There is no room left under {life.home.path}: database or disk is full.")
+    assert life.file("pending/schema.json") == VERSION_1
+    assert not (life.schemas / TOPIC / "failed").exists()
+    (activated,) = take_all(taker())
+    assert isinstance(activated, Activated)
 
 
 def test_an_upload_waits_for_the_tick_that_builds_the_topic(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
