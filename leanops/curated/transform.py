@@ -43,14 +43,16 @@ def judged(
         F.from_json(_text(held, OBJECTS_COLUMN), "map<string,array<array<string>>>").alias(_OBJECTS),
         *(column for field in fields for column in field.read()),
     )
-    met = [rule for field in fields for rule in field.rules()]
-    return read.select(
+    rules = [rule for field in fields for rule in field.rules()]
+    met = [F.col(f"_met_{i}") for i in range(len(rules))]
+    checked = read.select("*", *(is_met.alias(f"_met_{i}") for i, (is_met, _) in enumerate(rules)))
+    return checked.select(
         *KEY_COLUMNS,
         *envelope_names(contract),
         *(field.typed().alias(field.column.name) for field in fields),
         # Flat: thousands of terms joined by OR would nest deeper than Spark Connect can send.
-        F.greatest(F.lit(False), F.lit(False), *(is_met for is_met, _ in met)).alias(IS_BROKEN),
-        F.filter(F.array(*(F.when(is_met, rule) for is_met, rule in met)), lambda rule: rule.isNotNull())
+        F.greatest(F.lit(False), F.lit(False), *met).alias(IS_BROKEN),
+        F.array_compact(F.array(*(F.when(is_met, told) for is_met, (_, told) in zip(met, rules, strict=True))))
         .cast(f"array<{_RULE}>")
         .alias(RULES),
     )
@@ -136,4 +138,4 @@ class _Field:
 
     def _told(self, rule: str, value: Column) -> Column:
         name = F.lit(self.column.name)
-        return F.struct(name.alias("column"), F.lit(rule).alias("rule"), value.alias("value")).cast(_RULE)
+        return F.struct(name.alias("column"), F.lit(rule).alias("rule"), value.alias("value"))
