@@ -43,10 +43,10 @@ _FORMS: dict[str, dict[int, str]] = {
     "G": {**dict.fromkeys((1, 2, 3), "AD"), 4: "Anno Domini"},
     "y": {
         1: "[1-9][0-9]{0,3}",
-        3: "(?:[0-9]{3}|[1-9][0-9]{3})",
-        4: "[0-9]{4}",
-        5: "0[0-9]{4}",
-        6: "00[0-9]{4}",
+        3: "(?:(?!000)[0-9]{3}|[1-9][0-9]{3})",
+        4: "(?!0000)[0-9]{4}",
+        5: "0(?!0000)[0-9]{4}",
+        6: "00(?!0000)[0-9]{4}",
     },
     "M": _MONTH,
     "L": _MONTH,
@@ -172,6 +172,11 @@ def text_form(layout: str) -> str:
     Spark would read `jan` for `Jan`, drop a seventh decimal, and fail the whole query at the year 999999999.
     """
     return "".join(map(_form, _parse(layout)))
+
+
+def has_offset(layout: str) -> bool:
+    """Whether a text of this format says how far it is from UTC, and so may mean a moment of another year."""
+    return bool(_letters(_parse(layout)) & set("XxZO"))
 
 
 def _form(item: _Item) -> str:

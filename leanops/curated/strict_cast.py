@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from leanops.contracts.datetime_format import text_form
+from leanops.contracts.datetime_format import has_offset, text_form
 
 # Exponents are bounded: 1e999999999 as a decimal would be a number of a billion digits.
 _NUMBER = r"\A-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?0*[0-9]{1,3})?\z"
@@ -139,8 +139,7 @@ def _last_digit_exponent(text: Column) -> Column:
 def _strict_date(text: Column, layout: str | None) -> Column:
     if layout is None:
         return F.when(text.rlike(_DATE), text.try_cast("DATE"))
-    value = _formatted(text, layout).cast("DATE")
-    return F.when(_in_range(value), value)
+    return _formatted(text, layout).cast("DATE")
 
 
 def _strict_timestamp(text: Column, layout: str | None) -> Column:
@@ -151,10 +150,11 @@ def _strict_timestamp(text: Column, layout: str | None) -> Column:
     if layout in _EPOCHS:
         return _from_epoch(text, layout)
     value = _formatted(text, layout)
-    return F.when(_in_range(value), value)
+    return F.when(_in_range(value), value) if has_offset(layout) else value
 
 
 def _formatted(text: Column, layout: str) -> Column:
+    """The moment that a text of this form means: of the years 1 to 9999, unless its offset leads out of them."""
     # The guard is inside: some texts of another form are read as another moment, or fail the whole query.
     return F.try_to_timestamp(F.when(text.rlike(rf"\A{text_form(layout)}\z"), text), F.lit(layout))
 
