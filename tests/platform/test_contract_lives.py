@@ -147,8 +147,15 @@ def topics(
     return lambda name: Topic(name, warm_home, schemas, spark)
 
 
-@pytest.mark.parametrize("way", ["small", "large"])
-@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("life", "way"),
+    [
+        pytest.param(life, way, marks=[pytest.mark.long] if way == "large" and life != "another key" else [])
+        for life in LIVES
+        for way in ("small", "large")
+    ],
+)
 def test_a_topic_that_lived_through_contracts_equals_a_fresh_one_with_the_last(
     life: str, way: str, topics: Callable[[str], Topic], monkeypatch: pytest.MonkeyPatch
 ) -> None:
