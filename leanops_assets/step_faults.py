@@ -7,7 +7,6 @@ import dagster as dg
 
 from leanops.errors import LandingConflict, LeanOpsError, SparkUnavailable, StateBusy, StateStoreUnavailable
 from leanops_resources.dagster_resources import SparkConnectResource
-from leanops_resources.spark.faults import went_away
 from leanops_resources.state.store import StateStore
 
 TRANSIENT = (SparkUnavailable, StateBusy, StateStoreUnavailable, LandingConflict)
@@ -49,7 +48,5 @@ def transient_retried(context: dg.AssetExecutionContext, spark: SparkConnectReso
 
 
 def spark_fault(error: Exception, spark: SparkConnectResource) -> Exception:
-    """The fault itself, or that Spark is gone, which Spark tells in many ways."""
-    if isinstance(error, LeanOpsError) or not spark.is_lost():
-        return error
-    return went_away(error, "a build")
+    """The fault itself, or what is wrong with Spark's server."""
+    return error if isinstance(error, LeanOpsError) else spark.fault(error)

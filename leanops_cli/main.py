@@ -2,10 +2,11 @@
 
 import sys
 import traceback
+from pathlib import Path
 
 import typer
 
-from leanops.errors import NO_ROOM, DiskFull, LeanOpsError
+from leanops.errors import LeanOpsError
 from leanops.home import Home
 from leanops.settings import Settings
 from leanops_cli.demo import demo
@@ -24,6 +25,7 @@ from leanops_cli.sql import sql
 from leanops_cli.tick import tick
 from leanops_cli.topics import topics
 from leanops_cli.trace import trace
+from leanops_resources.surroundings import fault_of_surroundings
 
 app = typer.Typer(
     help="Events into exact Iceberg tables, every row accounted for.",
@@ -60,12 +62,16 @@ def run() -> None:
         app()
     except LeanOpsError as error:
         sys.exit(f"error: {error}")
-    except OSError as error:
-        if error.errno in NO_ROOM:
-            sys.exit(f"error: {DiskFull('There is no room left on the disk.', 'Free some space and run this again.')}")
-        sys.exit(_unexpected(error))
     except Exception as error:  # noqa: BLE001 - the last stop before the user
-        sys.exit(_unexpected(error))
+        fault = fault_of_surroundings(error, _home())
+        sys.exit(f"error: {fault}" if fault else _unexpected(error))
+
+
+def _home() -> Path:
+    try:
+        return Settings.load().home
+    except LeanOpsError:
+        return Path()
 
 
 def _unexpected(error: Exception) -> str:

@@ -30,17 +30,18 @@ def sql(
     """
     from pyspark.errors import PySparkException
 
-    from leanops_resources.spark.faults import answers
+    from leanops_resources.spark.recovery import server_fault
 
     # Python would show Spark's moments in this machine's zone.
     os.environ["TZ"] = "UTC"
     time.tzset()
-    with warm_session(Settings.load()) as (_, session):
+    settings = Settings.load()
+    with warm_session(settings) as (_, session):
         try:
             _print(session.sql(statement), as_json)
         except PySparkException as error:
-            if not answers(session):
-                raise
+            if fault := server_fault(error, session, settings, "this command"):
+                raise fault from error
             raise QueryInvalid(f"Spark could not do this: {_first_line(error)}", _ASK) from error
 
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def warm_session(settings: Settings) -> "Iterator[tuple[Catalog, SparkSession]]":
     """The home's catalog, and a session that sees it."""
     from leanops_resources.catalog import LocalCatalog
-    from leanops_resources.spark.faults import let_go, spark_faults_named
+    from leanops_resources.spark.faults import let_go
+    from leanops_resources.spark.recovery import spark_faults_named
     from leanops_resources.spark.session import attach
 
     catalog = LocalCatalog(Home(settings.home).prepare())
@@ -25,7 +26,7 @@ def warm_session(settings: Settings) -> "Iterator[tuple[Catalog, SparkSession]]"
     with progress("Spark"):
         session = attach(settings, catalog)
     try:
-        with spark_faults_named(session, "this command"):
+        with spark_faults_named(session, settings, "this command"):
             yield loaded, session
     finally:
         let_go(session)

@@ -128,6 +128,21 @@ class SparkConnectResource(LazyPySparkResource):
             let_go(session)
         return True
 
+    def fault(self, error: Exception) -> Exception:
+        """The error itself, or that the server is gone or cannot reach its catalog, which Spark tells in many ways."""
+        from leanops_resources.spark.faults import let_go, went_away
+        from leanops_resources.spark.recovery import catalog_fault
+
+        session = self._spark_session
+        if session is None:
+            return error
+        if fault := catalog_fault(error, Settings.load().model_copy(update={"home": Path(self.home)})):
+            self._spark_session = None
+            with suppress(Exception):
+                let_go(session)
+            return fault
+        return went_away(error, "a build") if self.is_lost() else error
+
     def session(self) -> "SparkSession":
         """The session, typed."""
         session: SparkSession = self.spark_session

@@ -12,6 +12,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 import sqlalchemy as db
@@ -22,6 +23,8 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._serdes import ConfigurableClassData
 from sqlalchemy.pool import StaticPool
+
+from leanops_resources.surroundings import surroundings_named
 
 _KEPT_OPEN = 4
 """Each run has a file of its own; the UI looks at many."""
@@ -63,7 +66,7 @@ class SqliteEventLog(SqliteEventLogStorage):
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[db.Connection]:
-        with self._db_lock, self._engine(shard).begin() as connection:
+        with surroundings_named(Path(self._base_dir)), self._db_lock, self._engine(shard).begin() as connection:
             yield connection
 
     def _engine(self, shard: str) -> db.Engine:

@@ -28,7 +28,7 @@ from leanops.names import Layer, is_topic, table
 from leanops.settings import Settings
 from leanops_assets.layer_step import PATIENCE
 from leanops_resources.schema_store import CONTRACT_FILE, ERROR_FILE, SchemaStore, Stage, Upload, read_active
-from leanops_resources.spark.faults import spark_faults_named
+from leanops_resources.spark.recovery import spark_faults_named
 from leanops_resources.state.lease import lease
 from leanops_resources.state.store import Gate, GateStatus, StateStore
 from leanops_resources.surroundings import fault_of_surroundings, surroundings_named
@@ -159,14 +159,17 @@ class Activation:
         with self.catalog.branch() as branch:
             session = attach(self.settings, branch)
             try:
-                with self._paused(topic, f"{_REBUILDING} {contract.version}"), spark_faults_named(session, "a rebuild"):
+                with (
+                    self._paused(topic, f"{_REBUILDING} {contract.version}"),
+                    spark_faults_named(session, self.settings, "a rebuild"),
+                ):
                     self.say(f"{topic} is paused, and is rebuilt for version {contract.version}")
                     built = TopicBranch.off(self.catalog.load(), branch.load(), session, topic)
                     rebuilt = built.rebuild(contract, self.say)
 
                 def publish() -> "Rebuilt":
                     self.say("its ledger is closed: publishing")
-                    with spark_faults_named(session, "a rebuild"):
+                    with spark_faults_named(session, self.settings, "a rebuild"):
                         built.publish(lambda layer: branch.seen_from(self.sessions(), table(layer, topic)), contract)
                     return rebuilt
 

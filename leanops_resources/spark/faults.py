@@ -1,8 +1,6 @@
 """How a Spark server that is gone is recognised, and told so that a person can read it."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from leanops.errors import SparkUnavailable
@@ -36,19 +34,6 @@ def went_away(error: BaseException, what: str) -> SparkUnavailable:
     return SparkUnavailable(
         f"The Spark server went away during {what}: {describe(error)}.", "It is started anew by whoever needs it next."
     )
-
-
-@contextmanager
-def spark_faults_named(session: "SparkSession", what: str) -> Iterator[None]:
-    """Tell what fails because the session's server is gone as just that. Anything else is raised as it is."""
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except PySparkException as error:
-        if answers(session):
-            raise
-        raise went_away(error, what) from error
 
 
 def describe(error: BaseException) -> str:

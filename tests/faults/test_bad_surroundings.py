@@ -76,6 +76,44 @@ def test_a_full_disk_at_landing_leaves_nothing_half_written(tmp_path: Path) -> N
     assert any('"topic": "orders"' in line and '"raw_rows": 6' in line for line in topics)
 
 
+NEARLY_FULL = """
+drop() { cp $MESSAGES $1/landing/orders/.new && mv $1/landing/orders/.new $1/landing/orders/new.ndjson; }
+mkdir -p $LEANOPS_HOME/landing/orders
+drop $LEANOPS_HOME && $LEANOPS drain > /dev/null || exit 9
+for kb in 0 100 400; do
+    drop $LEANOPS_HOME
+    free=$(df --output=avail -k $LEANOPS_HOME | tail -1)
+    head -c $(( (free - kb) * 1024 )) /dev/zero > $LEANOPS_HOME/ballast
+    for command in drain tick; do
+        $LEANOPS $command > $OUT/$kb.$command 2>&1
+        echo "exit code $?" >> $OUT/$kb.$command
+    done
+    rm $LEANOPS_HOME/ballast
+    $LEANOPS drain > $OUT/$kb.after 2>&1
+done
+$LEANOPS topics --json
+"""
+
+
+@needs_mounts
+def test_a_disk_that_is_nearly_full_is_told_in_the_same_sentence_by_every_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    monkeypatch.setenv("OUT", str(tmp_path / "out"))
+    monkeypatch.setenv("MESSAGES", str(EXAMPLES / "orders.ndjson"))
+    said = in_a_mounted_home(tmp_path / "home", "size=40m", NEARLY_FULL)
+    assert said.returncode == 0, said.stderr
+    told = {file.name: file.read_text() for file in (tmp_path / "out").iterdir() if file.suffix != ".after"}
+    for name, text in told.items():
+        assert not any(sign in text for sign in ("Traceback", "unforeseen", "sqlalche.me")), (name, text)
+        assert "exit code 0" in text or "There is no room left under" in text, (name, text)
+    assert "exit code 1" in told["0.drain"]
+    assert "exit code 1" in told["0.tick"]
+    assert "exit code 1" in told["100.drain"]
+    assert '"raw_rows": 24' in next(line for line in said.stdout.splitlines() if '"topic": "orders"' in line)
+
+
 def test_a_port_in_use_is_named(home: Home, monkeypatch: pytest.MonkeyPatch, leanops: Leanops) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -14,6 +14,7 @@ from uuid import uuid4
 import grpc
 import psutil
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql.connect.proto.base_pb2 import ConfigRequest
 from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 
@@ -123,6 +124,39 @@ def test_nobody_waits_long_for_a_server_that_is_not_there(tmp_path: Path) -> Non
     assert time.monotonic() - begun < DEAD_SERVER_SECONDS
     assert len(str(failure.value).splitlines()) == 1
     assert "token=x" not in str(failure.value)
+
+
+def test_a_server_that_cannot_reach_its_catalog_is_replaced_by_whoever_finds_out(tmp_path: Path) -> None:
+    """As one that came up while the disk was full: SQLite's library could not be unpacked, and is not tried again."""
+    home = Home(tmp_path / "home").prepare()
+    settings = Settings(home=home.path)
+    catalog = LocalCatalog(home)
+    catalog.load()
+
+    def ask() -> list[str]:
+        with warm_session(settings) as (_, session):
+            return [row.namespace for row in session.sql("SHOW NAMESPACES IN leanops").collect()]
+
+    session = attach(settings, catalog)
+    first = recorded(home)
+    scratch, aside = home.spark / f"tmp-{first.keeper.pid}", home.spark / "aside"
+    scratch.rename(aside)
+    scratch.touch()
+    with pytest.raises(PySparkException):
+        session.sql("SHOW NAMESPACES IN leanops").collect()
+    scratch.unlink()
+    aside.rename(scratch)
+    with pytest.raises(PySparkException, match=r"NativeDB\._open_utf8"):
+        session.sql("SHOW NAMESPACES IN leanops").collect()
+    session.stop()
+
+    with pytest.raises(SparkUnavailable, match="The Spark server cannot reach its catalog: ") as failure:
+        ask()
+    assert len(str(failure.value).splitlines()) == 1
+    assert running(home) is None
+    assert "iceberg_raw_db" in ask()
+    assert recorded(home).spark != first.spark
+    assert stop(home)
 
 
 @pytest.mark.long
