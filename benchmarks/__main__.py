@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import definitions, engine, fleet, ingestion, landing, ledger, maintenance, payloads
+from benchmarks import definitions, engine, fleet, ingestion, landing, ledger, maintenance, payloads, wide
 from benchmarks.engine_data import SHRINK
 from benchmarks.report import Section
 
@@ -25,6 +25,7 @@ BENCHMARKS: Mapping[str, tuple[Callable[[Path], Section], ...]] = {
     "ingestion": (ingestion.measure_folder, ingestion.measure_queues),
     "payloads": (payloads.measure,),
     "engine": (engine.measure_against_bare_job, engine.measure_large_table, engine.measure_small_ticks),
+    "wide": (wide.measure,),
     "ledger": (ledger.measure_ledger,),
     "trace": (ledger.measure_trace,),
     "memory": (engine.measure_memory,),

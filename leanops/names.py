@@ -41,7 +41,7 @@ _RAW_SUFFIX = "_staging"
 
 TOPIC_LIMITS = {
     "the value of a Dagster tag": 63,
-    "the longest prefix of queues, a topic and `.fifo` as the name of an SQS queue": 80 - LONGEST_QUEUE_PREFIX - 5,
+    "the longest prefix of queues and a topic as the name of an SQS queue": 80 - LONGEST_QUEUE_PREFIX,
     "a topic and `_staging` as the name of a Glue table": 255 - len(_RAW_SUFFIX),
     "the name of a folder, and of a step's log": 255 - len("standardized__.err"),
 }
@@ -50,7 +50,7 @@ asset keys, DynamoDB's keys (2,048 bytes) and S3's (1,024)."""
 
 LONGEST_TOPIC = min(TOPIC_LIMITS.values())
 TOPIC_RULE = f"at most {LONGEST_TOPIC} lower-case letters, digits and underscores, beginning with a letter"
-_TOPIC_NAME = re.compile(rf"[a-z][a-z0-9_]{{0,{LONGEST_TOPIC - 1}}}", re.ASCII)
+TOPIC_NAME = re.compile(rf"[a-z][a-z0-9_]{{0,{LONGEST_TOPIC - 1}}}", re.ASCII)
 
 
 class Layer(StrEnum):
@@ -85,7 +85,7 @@ def topic_name(text: str) -> str:
 
 def is_topic(text: str) -> bool:
     """Whether a topic may have this name."""
-    return bool(_TOPIC_NAME.fullmatch(text)) and text not in _TAKEN_TOPICS
+    return bool(TOPIC_NAME.fullmatch(text)) and text not in _TAKEN_TOPICS
 
 
 def table(layer: Layer, topic: str) -> tuple[str, str]:

@@ -80,9 +80,14 @@ def history_of(message_id: str) -> str:
     return message_id.partition(".")[0]
 
 
-def topics(histories: int, *, at_least: int | None = None, mixed: bool = True) -> SearchStrategy[Topic]:
-    """Topics of so many histories. Only without `mixed` do they shrink to simple ones; see `_Choices`."""
-    return _topics(histories, histories if at_least is None else at_least, mixed)
+def topics(
+    histories: int, *, at_least: int | None = None, mixed: bool = True, columns: int = 0
+) -> SearchStrategy[Topic]:
+    """Topics of so many histories, with contracts of at least so many columns.
+
+    Only without `mixed` do they shrink to simple ones; see `_Choices`.
+    """
+    return _topics(histories, histories if at_least is None else at_least, mixed, columns)
 
 
 # Values
@@ -115,6 +120,8 @@ TEXTS = (
 SCALARS = ("12", "-0", "1.50", "true", "1e400", "9" * 40, "0." + "3" * 40, "7" * 5000)
 ARRAYS = ("[]", "[ 1.50 ,2]", '[{"b":1,"b":2}]', '["\\u00e9", null]', "[" * 50 + "]" * 50)
 WRONG = ('{"x":1}', '{"x":{"y":"z"}}', "{}", "null", '""', '"  "', '"\\t"', '" \\u00a0"', *ARRAYS, *SCALARS)
+FILLERS = (("INT", "1"), ("STRING", '"x"'), ("BOOLEAN", "true"), ("DECIMAL(5,0)", "-7"))
+"""The types of the many columns of a wide contract, and a value of each."""
 DRIFT_VALUES = (*SCALARS, *ARRAYS, *map(quoted, TEXTS), "null", "{}", '{"b":{"c":1}}', '"\\ud83d\\ude00"')
 
 
@@ -128,6 +135,7 @@ class Field:
     format: str | None = None
     default: str | None = None
     may_be_cde: bool = True
+    source: str | None = None
 
     @cached_property
     def good(self) -> tuple[str, ...]:
@@ -161,9 +169,21 @@ FIELDS = (
     Field("opened", ("opened",), "TIMESTAMP", "dd.MM.yyyy HH:mm", default="1970-01-01T00:00:00Z"),
     Field("event_userid", ("event", "userId"), "BIGINT", default="0", may_be_cde=False),
     Field("payload_message_id", ("message_id",), "INT", may_be_cde=False),
+    *(
+        Field(f"format_{place}", (f"format_{place}",), kind, form)
+        for place, (kind, form) in enumerate(dict.fromkeys((each[0], each[1]) for each in casts.TAKEN if each[1]))
+    ),
+    Field("payload_publish_time", ("publish_time",), "TIMESTAMP", may_be_cde=False),
+    Field("payload_publish_time_day", ("publish_time_day",), "INT", default="3", may_be_cde=False),
+    Field("closed", ("closed",), "BOOLEAN", may_be_cde=False),
+    Field("json_payload", ("json_payload",), "STRING", default="{}", may_be_cde=False),
+    # Fields that are used twice: by another column, by the envelope, as the record's key.
+    Field("customer_again", ("Customer",), "STRING", default="nobody", may_be_cde=False, source="Customer"),
+    Field("made_by", ("_metadata", "producer"), "STRING", may_be_cde=False, source="_metadata.producer"),
+    Field("record", KEY_PATH, "STRING", may_be_cde=False, source=KEY_SOURCE),
     Field("never", ("no message", "has this"), "STRING", default="none", may_be_cde=False),
 )
-FILLED = FIELDS[:-1]
+FILLED = tuple(field for field in FIELDS if field.name != "never" and not field.source)
 FLAWS = tuple((field.path, value) for field in FILLED for value in field.flaws)
 NUMERIC = tuple(field.path for field in FILLED if field.type not in ("STRING", "BOOLEAN", "DATE", "TIMESTAMP"))
 TEMPORAL = tuple(field.path for field in FILLED if field.type in ("DATE", "TIMESTAMP"))
@@ -172,6 +192,14 @@ DRIFT: tuple[Path, ...] = (
     *(("a",), ("A",), ("a", "b"), ("a_b",), ("A_B",), ("a.b",), ("a", "B"), ("a", "b", "c"), ("a", "")),
     *(("idempotency_key",), ("publish_time",), ("topic_name",), ("landing_seq",), ("ingestion_ts",)),
     *(("overflow_json",), ("payload_message_id",), ("message", "id"), ("_file",), ("_metadata", "Producer")),
+    *(
+        ("objects_json",),
+        ("publish", "Time", "day"),
+        ("Closed",),
+        ("customer",),
+        ("CUSTOMER", "name"),
+        ("happened", "at"),
+    ),
     *(("producer",), ("_metadata", "idempotencykeyresource"), ("idempotency_key_in_payload",)),
     *(("größe",), ("GRÖSSE",), ("grosse",), ("名前",), ("😀",), ("ﬁ",), ("İ",), ("",), ("", ""), (" ",), ("\u2028",)),
     *(("0k",), ('q"x',), ("a`b",), ("x\ny",), ("n\u0000l",), ("a:b",), ("select",), ("n" * 200,), ("N" * 200,)),
@@ -319,11 +347,11 @@ class _Choices:
 
 
 @st.composite
-def _topics(draw: DrawFn, histories: int, at_least: int, mixed: bool) -> Topic:
+def _topics(draw: DrawFn, histories: int, at_least: int, mixed: bool, columns: int) -> Topic:
     choices = _Choices(draw, mixed)
-    first = _contract(choices)
-    second = _contract(choices, first)
-    ticks, cap = choices.of((3, 3, 4)), choices.of((1000, 1000, 40))
+    first = _contract(choices, columns)
+    second = _contract(choices, columns, first)
+    ticks, cap = choices.of((3, 3, 4)), choices.of((1000, 40))
     count = draw(st.integers(at_least, histories))
     landed = [each for number in range(count) for each in _history(choices, number, first, ticks)]
     landed.sort(key=lambda each: (each.tick, each.place))
@@ -358,7 +386,7 @@ def _builds(choices: _Choices) -> tuple[Build, ...]:
     return choices.of(plans)
 
 
-def _contract(choices: _Choices, before: Contract | None = None) -> Contract:
+def _contract(choices: _Choices, width: int, before: Contract | None = None) -> Contract:
     """A contract; or the one that follows another: it has all its columns, by the same or by other rules."""
     choices.begin("contract", before is None)
     envelope = [
@@ -367,23 +395,37 @@ def _contract(choices: _Choices, before: Contract | None = None) -> Contract:
         {"name": "idempotency_key", "source": KEY_SOURCE},
     ]
     kept = {column.name: column for column in before.payload_columns} if before else {}
-    columns = [_column(choices, field) or kept.get(field.name) for field in FIELDS]
+    drawn = {field.name: _column(choices, field) or kept.get(field.name) for field in FIELDS}
+    if before:
+        # Whether the key has a column too is for a rebuild beside the table to change, which is tried elsewhere.
+        drawn["record"] = kept.get("record")
+    columns = [column for column in drawn.values() if column]
+    fillers = max(width - len(columns), sum(name.startswith("wide_") for name in kept))
+    columns += [dict(_filler(place)) for place in range(fillers)]
+    twice = [*envelope, {"name": "key_again", "source": KEY_SOURCE}]
     return Contract.model_validate(
         {
             "table_name": "topic",
             "version": before.version + 1 if before else 1,
-            "envelope_columns": before.envelope_columns if before else choices.of((*[envelope] * 5, envelope[:2])),
-            "payload_columns": [column for column in columns if column],
+            "envelope_columns": before.envelope_columns
+            if before
+            else choices.of((*[envelope] * 4, envelope[:2], twice)),
+            "payload_columns": columns,
         }
     )
 
 
 def _column(choices: _Choices, field: Field) -> dict[str, object] | None:
     """The field as a column of a contract: plain, as a CDE, or with a default; or None, if it is not to be in it."""
-    column: dict[str, object] = {"name": field.name, "type": field.type, "format": field.format}
+    column: dict[str, object] = {"name": field.name, "type": field.type, "format": field.format, "source": field.source}
     cde = {**column, "cde": True} if field.may_be_cde else column
     defaulting = {**column, "default": field.default}
     return choices.of((column, cde, defaulting, None, defaulting, None))
+
+
+def _filler(place: int) -> Mapping[str, object]:
+    """One of the many columns of a wide contract."""
+    return {"name": f"wide_{place}", "type": FILLERS[place % len(FILLERS)][0]}
 
 
 class _Landing(NamedTuple):
@@ -449,6 +491,10 @@ def _payload(choices: _Choices, key: str | None, contract: Contract) -> str:
             _put(members, path, value)
     if choices.of((False, False, True)):
         _put(members, choices.of(DRIFT), choices.of(DRIFT_VALUES))
+    if wide := [column.name for column in contract.payload_columns if column.name.startswith("wide_")]:
+        turn = choices.of(range(100))
+        for place in ((17 * turn + 5 * step) % len(wide) for step in range(3)):
+            _put(members, (wide[place],), FILLERS[place % len(FILLERS)][1] if turn % 9 else WRONG[turn % len(WRONG)])
     text = object_text(members, choices.of(STYLES))
     return choices.of(DAMAGES)(text) if kind is Kind.DAMAGED else text
 

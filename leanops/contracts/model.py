@@ -20,7 +20,7 @@ from pydantic_core.core_schema import ValidationInfo
 from leanops.contracts.column_types import DECIMAL_RULE, SIMPLE_TYPES, ColumnType
 from leanops.contracts.datetime_format import EPOCH_FORMATS, check_format
 from leanops.errors import NotAllowed, quoted
-from leanops.names import RESERVED_COLUMNS, SAFE_NAME
+from leanops.names import RESERVED_COLUMNS, SAFE_NAME, TOPIC_NAME, TOPIC_RULE
 from leanops.standardized.flatten_plan import BoundFields, Path, column_name
 
 MAX_COLUMNS = 2000
@@ -55,8 +55,8 @@ def _column_type(text: Any) -> ColumnType:
 
 
 def _table_name(text: str) -> str:
-    if not SAFE_NAME.fullmatch(text):
-        raise NotAllowed(f"{quoted(text)} is no topic's name, which is part of tables and paths: {NAME_RULE}")
+    if not TOPIC_NAME.fullmatch(text):
+        raise NotAllowed(f"{quoted(text)} is no topic's name, which is part of tables and paths: {TOPIC_RULE}")
     return text
 
 
@@ -112,7 +112,7 @@ _TYPES = WithJsonSchema(
         ]
     }
 )
-TableName = Annotated[str, AfterValidator(_table_name), _pattern(SAFE_NAME)]
+TableName = Annotated[str, AfterValidator(_table_name), _pattern(TOPIC_NAME)]
 ColumnName = Annotated[str, AfterValidator(_column_name), _pattern(SAFE_NAME)]
 TypeName = Annotated[ColumnType, BeforeValidator(_column_type), PlainSerializer(str), _TYPES]
 Source = Annotated[str, AfterValidator(_source), _pattern(_SOURCE)]

@@ -298,7 +298,7 @@ def _remarks(
     if left_out := [f"{path_text(seen[name].path)} ({name})" for name in seen if name not in proposed]:
         more = f" and {len(left_out) - _SHOWN:,} more" if len(left_out) > _SHOWN else ""
         yield (
-            "Left out, for a contract cannot have columns of these names, or not so many, or cannot write their paths: "
+            "Left out, because a contract cannot have these columns, by name, number or path: "
             f"{', '.join(left_out[:_SHOWN])}{more}."
         )
     if active is None and "idempotency_key" not in contract.column_names:

@@ -25,14 +25,14 @@ from leanops.contracts.model import (
     Thresholds,
 )
 from leanops.errors import ContractInvalid, NotAllowed, Problem, TopicNameInvalid, quoted
-from leanops.names import SAFE_NAME, TOPIC_RULE, topic_name
+from leanops.names import TOPIC_NAME, TOPIC_RULE, topic_name
 
 MAX_BYTES = 2 * 1024 * 1024
 EDITORS_KEY = "$schema"
 """Editors are told by it which JSON Schema a file follows. It says nothing of the topic."""
 
 ALLOWED = {
-    "table_name": NAME_RULE,
+    "table_name": TOPIC_RULE,
     "version": f"a whole number from 1 to {MAX_VERSION}",
     "description": "a text",
     "owners": f"a list of at most {MAX_OWNERS} owners, each {OWNER_RULE}",
@@ -159,7 +159,7 @@ def _topic_problems(table: object, topic: str) -> Iterator[Problem]:
     except TopicNameInvalid as error:
         yield Problem("$.table_name", error.problem, fix=error.hint, found=shown(topic), allowed=TOPIC_RULE)
         return
-    if isinstance(table, str) and SAFE_NAME.fullmatch(table) and table != topic:
+    if isinstance(table, str) and TOPIC_NAME.fullmatch(table) and table != topic:
         yield Problem(
             "$.table_name",
             f"{table!r} is not the topic of this folder.",

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from leanops.contracts.json_text import shown
-from leanops.contracts.model import NAME_RULE
 from leanops.errors import NotAllowed, Problem, ScenarioInvalid, quoted
 from leanops.injector.scenario import DAY_RULE, MOST_MESSAGES, Day, Scenario, Shares, Topic
+from leanops.names import TOPIC_RULE
 
 HINT = "docs/injector.md says what a scenario may hold."
 _SHARE = "a number from 0 to 1"
@@ -22,7 +22,7 @@ ALLOWED = {
     "seed": "a whole number from 0 on",
     "topics": "a list of one topic or more",
     "topics[]": "an object with the keys name and contract",
-    "topics[].name": NAME_RULE,
+    "topics[].name": TOPIC_RULE,
     "topics[].contract": "a topic that has an active contract, a contract file ending in .json, or null",
     "rate": _RATE,
     "seconds": _RATE,

@@ -30,6 +30,8 @@ COLUMNS: Mapping[str, Spec] = {
     "STRING": {"type": "STRING"},
     "CDE": {"type": "INT", "cde": True},
     "default": {"type": "INT", "default": "7"},
+    "key": {"type": "STRING", "source": "_metadata.key"},
+    "n again": {"type": "STRING", "source": "n"},
 }
 LIVES: Mapping[str, Sequence[tuple[str, Mapping[str, str]]]] = {
     "the same, with another version": [("by id", {"n": "CDE"}), ("by id", {"n": "CDE"})],
@@ -41,6 +43,11 @@ LIVES: Mapping[str, Sequence[tuple[str, Mapping[str, str]]]] = {
         ("by id", {"n": "INT", "m": "CDE"}),
         ("by id", {"m": "default"}),
         ("by id", {"m": "STRING", "n": "CDE"}),
+    ],
+    "a field that is used twice, and no longer": [
+        ("by id", {"n": "INT"}),
+        ("by id", {"n": "INT", "record": "key", "text": "n again"}),
+        ("by id", {"n": "INT", "text": "n again"}),
     ],
     "types that widen, and change": [
         ("by id", {"n": "INT"}),

@@ -11,8 +11,10 @@ from functools import partial
 import pytest
 
 from leanops.blank import WHITE_SPACE
-from leanops.contracts.model import MAX_COLUMNS, Contract
+from leanops.contracts.model import MAX_COLUMNS, RULES_VERSION, Contract
 from leanops.names import Layer
+from leanops.pending import pending
+from leanops.standardized.build import REREAD, build_standardized
 from leanops.standardized.flatten_plan import FlattenPlan
 from tests.chosen_topic import ChosenTopic, Row, contract
 
@@ -189,6 +191,28 @@ def test_one_message_with_thousands_of_fields_does_not_starve_the_contract(chose
     row = chosen.rows(Layer.CURATED)["m1"]
     assert (row["late"], row["deep_id"], row["idempotency_key"]) == (1, 2, "a")
     assert chosen.rows(Layer.STANDARDIZED)["m1"]["overflow_json"] is None
+
+
+def test_a_topic_that_was_built_by_earlier_rules_is_built_anew_and_says_so(
+    chosen: ChosenTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wanted() -> Contract:
+        return contract([{"name": "n", "type": INT}])
+
+    chosen.land([{"n": 1}])
+    with monkeypatch.context() as earlier:
+        for module in ("contracts.model", "standardized.table"):
+            earlier.setattr(f"leanops.{module}.RULES_VERSION", RULES_VERSION - 1)
+        chosen.build(wanted())
+        assert pending(chosen.catalog, chosen.topic, wanted()) is None
+    assert pending(chosen.catalog, chosen.topic, wanted()) is not None
+    again = build_standardized(lambda: chosen.spark, chosen.catalog, chosen.topic, wanted())
+    assert again.notice == REREAD
+    assert again.written == 1
+    chosen.build(wanted())
+    assert pending(chosen.catalog, chosen.topic, wanted()) is None
+    assert chosen.rows(Layer.CURATED)["m0"]["n"] == 1
+    chosen.assert_closed(wanted())
 
 
 @pytest.mark.parametrize("columns", [60, 300, pytest.param(MAX_COLUMNS, marks=pytest.mark.long)])

@@ -340,7 +340,7 @@ WHAT_MAY_HAPPEN = (
     *("key in the payload", "key beside the payload", "key that is the message's id"),
     *("new column in a later tick", "column under another name than it would like", "value from a default"),
     "row with more fields than there are columns",
-    *("broken rule: cde", "broken rule: type", "row that breaks several rules"),
+    *("broken rule: cde", "broken rule: type", "broken rule: ambiguous", "row that breaks several rules"),
     *("valid record, now broken", "broken record, now healed", "broken record, now broken otherwise"),
 )
 
@@ -456,6 +456,13 @@ def test_the_tables_of_any_history_are_what_the_oracle_says(search: Search) -> N
     assert seen["history"] >= 200
     assert not [what for what in WHAT_MAY_HAPPEN if not seen[what]]
     assert len([what for what in seen if what.startswith("parse error")]) >= 6
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("columns", [60, 300])
+def test_the_tables_of_a_wide_topic_are_what_the_oracle_says(columns: int, search: Search) -> None:
+    chosen = settings(SETTINGS, max_examples=1, derandomize=True, phases=(Phase.explicit, Phase.generate))
+    assert search(topics(histories=12, columns=columns), chosen)["history"] >= 12
 
 
 @pytest.mark.long

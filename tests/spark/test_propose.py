@@ -240,7 +240,7 @@ def test_a_corpus_of_everything_is_typed_as_narrowly_as_it_can_be(
     assert misfits(shared_spark, catalog, "corpus", contract) == []
     assert notes.splitlines() == [
         "note: 2 payloads are not one JSON object and were left out.",
-        'note: Left out, for a contract cannot have columns of these names, or not so many: ["_hidden"] (_hidden).',
+        'note: Left out, because a contract cannot have these columns, by name, number or path: ["_hidden"] (_hidden).',
     ]
 
 
@@ -260,7 +260,7 @@ def test_the_formats_of_the_active_contract_are_asked_of_every_value(
     land("formats", [payload, {**payload, "other": "31"}])
     contract, notes = proposed("formats")
     said = [{**column, "description": None} for column in contract.model_dump(mode="json")["payload_columns"]]
-    was = [{"cde": False, "default": None, "description": None, **column} for column in columns]
+    was = [{"source": None, "cde": False, "default": None, "description": None, **column} for column in columns]
     assert contract.version == 5
     assert said[:2] == was[:2]
     assert (said[2]["type"], said[2]["format"], said[2]["default"]) == ("INT", None, None)
