@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -122,7 +122,9 @@ class PayloadReader:
         fates = _Fates(len(rows))
         self._read_slowly(slow, rows, fields, fates)
         measured = [Measured.of(texts) for texts in fields]
-        doubtful = self._doubtful(payloads, rows, objects, fields, measured, slow)
+        account = objects.accounted(measured)
+        doubtful = self._doubtful(payloads, rows, account, fields, measured, slow)
+        fates.note_hollow(account.hollow, {*slow, *doubtful})
         if doubtful:
             for texts, i in itertools.product(fields, doubtful):
                 texts[i] = b""
@@ -171,30 +173,29 @@ class PayloadReader:
                     fates.new_paths[i] = "\n".join(new_path_text(path, plan) for path in new).encode()
                 columnless += (path for path in flat.unknown if path in plan.bound and not plan.has_room_for(path))
             if columnless:
-                fates.objects[i] = columnless_text(columnless)
+                fates.objects[i] = columnless_text(tuple(columnless))
 
     def _doubtful(
         self,
         payloads: pa.Array,
         rows: Sequence[bytes | None],
-        root: _Objects,
+        account: _Account,
         fields: Sequence[Sequence[Text]],
         measured: Sequence[Measured],
         slow: Sequence[int],
     ) -> list[int]:
-        """Rows of the fast way with an object where the plan has a leaf, or without any leaf, or with a name twice.
+        """Rows of the fast way that hold an object where the plan has a leaf, or that may give a name twice.
 
         A compact payload without doubles is exactly as long as its leaves, names and punctuation: anything else only
         makes it longer. Where blanks do that, the names are counted instead: every name is followed by `":`, once
         blanks are gone.
         """
-        account = root.accounted(measured)
-        has_object = account.is_hollow
+        holds_object = np.zeros(len(rows), bool)
         for measure in measured:
-            has_object = has_object | (measure.first == _OBJECT)
+            holds_object |= measure.first == _OBJECT
         longer = lengths_of(payloads) != account.length
-        has_object[slow] = longer[slow] = False
-        doubtful = set(np.flatnonzero(has_object).tolist())
+        holds_object[slow] = longer[slow] = False
+        doubtful = set(np.flatnonzero(holds_object).tolist())
         for i in np.flatnonzero(longer).tolist():
             leaf_texts = b" ".join([texts[i] for texts in fields])
             if _names_in(_required(rows[i])) != account.names[i] + _names_in(leaf_texts):
@@ -208,8 +209,8 @@ class _Account(NamedTuple):
     length: np.ndarray
     names: np.ndarray
     has_leaf: np.ndarray
-    is_hollow: np.ndarray
-    """Whether there is an object below that has no leaf."""
+    hollow: list[tuple[Path, np.ndarray]]
+    """The objects below, and in which rows they are there and have no leaf."""
 
 
 @dataclass(frozen=True)
@@ -220,23 +221,23 @@ class _Objects:
     values: Sequence[Any]
     children: list[_Objects]
 
-    def accounted(self, measured: Sequence[Measured]) -> _Account:
+    def accounted(self, measured: Sequence[Measured], path: Path = ()) -> _Account:
         """Each object's length, its number of names, and whether it and those below it have leaves."""
         length, names = (np.zeros(len(self.values), np.int64) for _ in range(2))
-        has_leaf, is_hollow = (np.zeros(len(self.values), bool) for _ in range(2))
+        has_leaf, hollow = np.zeros(len(self.values), bool), list[tuple[Path, np.ndarray]]()
         for name, index in self.node.leaves.items():
             present = measured[index].lengths > 0
             length += measured[index].lengths + present * (len(name.encode()) + 4)
             names += present
             has_leaf |= present & (measured[index].first != _NULL)
         for name, child in zip(self.node.objects, self.children, strict=True):
-            below = child.accounted(measured)
+            below = child.accounted(measured, (*path, name))
             present, is_object = child.are_not(UNSET), child.are_not(None)
             length += present * (np.where(is_object, below.length, len(b"null")) + len(name.encode()) + 4)
             names += present + below.names
             has_leaf |= below.has_leaf
-            is_hollow |= below.is_hollow | (present & is_object & ~below.has_leaf)
-        return _Account(np.where(length == 0, len(b"{}"), length + 1), names, has_leaf, is_hollow)
+            hollow += [((*path, name), present & is_object & ~below.has_leaf), *below.hollow]
+        return _Account(np.where(length == 0, len(b"{}"), length + 1), names, has_leaf, hollow)
 
     def are_not(self, absent: Any) -> np.ndarray:
         """Which of the objects are something else than `absent`."""
@@ -293,10 +294,11 @@ def overflow_text(unknown: dict[Path, bytes]) -> bytes:
     return msgspec.json.encode(tree)
 
 
-def columnless_text(paths: Sequence[Path]) -> bytes:
+@lru_cache(maxsize=10_000)
+def columnless_text(paths: tuple[Path, ...]) -> bytes:
     """Fields that have no column, by the name that a column of theirs would have, as one JSON object."""
     by_name: dict[str, list[Path]] = {}
-    for path in paths:
+    for path in sorted(paths):
         by_name.setdefault(column_name(path), []).append(path)
     return msgspec.json.encode(by_name)
 
@@ -336,6 +338,14 @@ class _Fates:
 
     def refuse(self, row: int, error: PayloadError) -> None:
         self.errors[row] = error
+
+    def note_hollow(self, hollow: Sequence[tuple[Path, np.ndarray]], others: Collection[int]) -> None:
+        """Note where rows have objects without leaves, but for `others`, of which it is known already."""
+        found: dict[int, list[Path]] = {}
+        for path, is_hollow in hollow:
+            for row in np.flatnonzero(is_hollow).tolist():
+                found.setdefault(row, []).append(path)
+        self.objects |= {row: columnless_text(tuple(paths)) for row, paths in found.items() if row not in others}
 
     def arrays(self) -> list[pa.Array]:
         kinds = {row: error.kind.encode() for row, error in self.errors.items()}
