@@ -125,7 +125,8 @@ def standardized_under(contract: Contract, messages: Iterable[Message], cap: int
     envelope = {column.name: tuple(column.source.split(".")) for column in contract.envelope_columns}
     key = envelope.pop("idempotency_key", None)
     columns = [FlatColumn(path, name) for name, path in envelope.items()]
-    is_kept = key and any(fills(key, column) for column in contract.payload_columns)
+    levels = [key[: level + 1] for level in range(len(key))] if key else []
+    is_kept = any(fills(path, column) for path in levels for column in contract.payload_columns)
     if key and is_kept and key not in envelope.values():
         columns.append(FlatColumn(key, free_name(key, set(envelope))))
     return standardized(messages, FlattenPlan(tuple(columns), cap, contract.bound_fields, key))

@@ -57,13 +57,18 @@ class BoundFields:
     def __contains__(self, path: Path) -> bool:
         return path in self.paths or column_name(path) in self.names
 
+    def reach(self, path: Path) -> bool:
+        """Whether a column is bound to the field, or to an object that it is in."""
+        return any(path[:level] in self for level in range(1, len(path) + 1))
+
 
 @dataclass(frozen=True)
 class FlattenPlan:
     """The columns of one topic, in the order in which their fields first landed.
 
     The first fields to land have columns, as many as the cap says, and so has every field that the contract is `bound`
-    to, whenever it lands. One field may fill several columns. The one that has the record's `key` needs none.
+    to, whenever it lands. One field may fill several columns. The one that has the record's `key` has a column only if
+    the contract's columns need it.
     """
 
     columns: tuple[FlatColumn, ...] = ()

@@ -106,14 +106,16 @@ def flat_columns(schema: Schema) -> list[FlatColumn]:
 def plan_of(standardized: Table, contract: Contract) -> FlattenPlan:
     """The plan that a table carries: the envelope's columns by the contract, then the others by their comments.
 
-    The field with the record's key has a column of its own only if a column of the contract is bound to it.
+    The field with the record's key has a column of its own only if a column of the contract is bound to it, or to an
+    object that it is in.
     """
     bound, key = contract.bound_fields, contract.key_path
     envelope = [
         FlatColumn(column.path, column.name) for column in contract.envelope_columns if column.name != "idempotency_key"
     ]
     names, paths = {column.name for column in envelope}, {column.path for column in envelope}
-    if key and key not in bound:
+    has_column = key is not None and bound.reach(key)
+    if key and not has_column:
         paths.add(key)
     others = [
         column
@@ -121,7 +123,7 @@ def plan_of(standardized: Table, contract: Contract) -> FlattenPlan:
         if column.path not in paths and column.name not in names
     ]
     columns = [*envelope, *others]
-    if key and key in bound and key not in {column.path for column in columns}:
+    if key and has_column and key not in {column.path for column in columns}:
         taken = {column.name for column in columns} | {*standardized.schema().column_names}
         columns.insert(len(envelope), FlatColumn(key, free_name(key, taken)))
     return FlattenPlan(tuple(columns), bound=bound, key=key)
@@ -134,7 +136,7 @@ def mapping_of(contract: Contract, plan: FlattenPlan) -> str:
     """
     said = [f"rules {RULES_VERSION}", *(f"{each.name}={each.source}" for each in contract.envelope_columns)]
     if plan.key:
-        said.append(f"key has a column: {plan.key in plan.bound}")
+        said.append(f"key has a column: {plan.bound.reach(plan.key)}")
     if plan.is_full:
         said += [*sorted(plan.bound.names), *map(path_text, sorted(plan.bound.paths))]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]

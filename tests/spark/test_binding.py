@@ -58,6 +58,16 @@ CASES = [
         },
     ),
     Case(
+        "an object that nothing but the key is in",
+        contract(
+            [{"name": "order", "type": STRING, "default": "none"}, {"name": "n", "type": INT}],
+            [{"name": "idempotency_key", "source": "order.id"}],
+        ),
+        [[{"order": {"id": "a"}, "n": 1}, {"order": "b", "n": 2}, {"n": 3}]],
+        {"m1": {"order": "b", "n": 2}, "m2": {"order": "none", "n": 3}},
+        {"m0": [("order", "type")]},
+    ),
+    Case(
         "an envelope column and a payload column of one source",
         contract([{"name": "by", "source": "meta.by", "type": STRING}], [{"name": "producer", "source": "meta.by"}]),
         [[{"meta": {"by": "x"}}]],
