@@ -420,6 +420,8 @@ def _column(choices: _Choices, field: Field) -> dict[str, object] | None:
     column: dict[str, object] = {"name": field.name, "type": field.type, "format": field.format, "source": field.source}
     cde = {**column, "cde": True} if field.may_be_cde else column
     defaulting = {**column, "default": field.default}
+    if field.name.startswith("format_"):
+        return choices.of((None, column, None))
     return choices.of((column, cde, defaulting, None, defaulting, None))
 
 

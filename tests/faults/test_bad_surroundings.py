@@ -80,7 +80,7 @@ NEARLY_FULL = """
 drop() { cp $MESSAGES $1/landing/orders/.new && mv $1/landing/orders/.new $1/landing/orders/new.ndjson; }
 mkdir -p $LEANOPS_HOME/landing/orders
 drop $LEANOPS_HOME && $LEANOPS drain > /dev/null || exit 9
-for kb in 0 100 400; do
+for kb in 0 100; do
     drop $LEANOPS_HOME
     free=$(df --output=avail -k $LEANOPS_HOME | tail -1)
     head -c $(( (free - kb) * 1024 )) /dev/zero > $LEANOPS_HOME/ballast

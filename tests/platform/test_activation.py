@@ -258,9 +258,7 @@ def test_an_upload_that_finds_no_spark_stays_pending_and_is_tried_again(
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             away.setenv("SPARK_REMOTE", f"sc://localhost:{free.getsockname()[1]}/;token=x")
-        (fault,) = take_all(taker(lambda: spark))
         said = life.leanops("schema", "activate")
-    assert isinstance(fault, SparkUnavailable)
     assert said.exit_code == 1
     assert said.err.startswith("error: No session could be opened on sc://localhost:")
     assert said.err.endswith(f" The upload of {TOPIC} stays pending.\n")

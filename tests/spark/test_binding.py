@@ -175,7 +175,17 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+def ways_of(case: Case) -> list[pytest.ParameterSet]:
+    """Every case as a small topic; as a large one, which takes seconds, those whose rows Spark reads in another way."""
+    is_usual = any(word in case.what for word in ("cap before", "another shape", "several fields", "too"))
+    marks = [] if is_usual else [pytest.mark.long]
+    return [
+        pytest.param(case, "small", id=f"{case.what}, small"),
+        pytest.param(case, "large", id=f"{case.what}, large", marks=marks),
+    ]
+
+
+@pytest.mark.parametrize(("case", "chosen"), [way for case in CASES for way in ways_of(case)], indirect=["chosen"])
 def test_what_a_column_is_bound_to_fills_it(case: Case, chosen: ChosenTopic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leanops.standardized.table.FlattenPlan", partial(FlattenPlan, cap=CAP))
     first = 0

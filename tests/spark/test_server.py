@@ -90,6 +90,7 @@ def test_the_life_of_a_server(tmp_path: Path) -> None:
     assert not left
 
 
+@pytest.mark.long
 def test_a_server_whose_keeper_is_killed_goes_with_it_and_whoever_waits_for_it_is_told_soon(tmp_path: Path) -> None:
     home = Home(tmp_path / "home").prepare()
     settings = Settings(home=home.path)
