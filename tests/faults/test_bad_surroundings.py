@@ -111,7 +111,7 @@ def test_a_disk_that_is_nearly_full_is_told_in_the_same_sentence_by_every_store(
     assert "exit code 1" in told["0.drain"]
     assert "exit code 1" in told["0.tick"]
     assert "exit code 1" in told["100.drain"]
-    assert '"raw_rows": 24' in next(line for line in said.stdout.splitlines() if '"topic": "orders"' in line)
+    assert '"raw_rows": 18' in next(line for line in said.stdout.splitlines() if '"topic": "orders"' in line)
 
 
 def test_a_port_in_use_is_named(home: Home, monkeypatch: pytest.MonkeyPatch, leanops: Leanops) -> None:
