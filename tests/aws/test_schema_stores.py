@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 from threading import Barrier, Event
 from typing import Any
@@ -240,22 +242,32 @@ def test_no_more_is_read_than_tells_that_it_is_too_much(size: int, read: int, pl
 def test_whoever_reads_while_others_write_finds_all_of_one_version(store: SchemaStore) -> None:
     versions = [bytes([letter]) * 100_000 for letter in b"abcdefgh"]
     store.write("orders", Stage.ACTIVE, versions[0])
-    done = Event()
+    done, seen = Event(), (Event(), Event())
 
     def write() -> None:
+        """Three rounds, and more until both readers have met two versions: they may be late to begin."""
         try:
-            for version in versions * 3:
-                store.write("orders", Stage.ACTIVE, version)
+            for number in count():
+                if number >= 3 and all(each.is_set() for each in seen):
+                    break
+                for version in versions:
+                    store.write("orders", Stage.ACTIVE, version)
         finally:
             done.set()
 
-    def read() -> set[bytes | None]:
+    def read(has_seen: Event) -> set[bytes | None]:
         found = set()
-        while not done.is_set():
-            found.add(store.read("orders", Stage.ACTIVE))
+        try:
+            while not done.is_set():
+                found.add(store.read("orders", Stage.ACTIVE))
+                if len(found) > 1:
+                    has_seen.set()
+        finally:
+            has_seen.set()
         return found
 
-    found = set().union(*together(read, read, lambda: write() or set()))
+    readers = (partial(read, each) for each in seen)
+    found = set().union(*together(*readers, lambda: write() or set()))
     assert found <= set(versions)
     assert len(found) > 1
     assert store.read("orders", Stage.ACTIVE) == versions[-1]
