@@ -18,7 +18,7 @@ from leanops.curated.few import FewRows
 from leanops.curated.many import ManyRows
 from leanops.curated.table import ensure_curated_table, ensure_errors_table, in_force_since
 from leanops.few_rows import LOCAL_BYTES, files_size
-from leanops.inventory import days_changed, has_rows_without_day, table_days
+from leanops.inventory import days_changed, has_rows_without_day, schema_at, table_days
 from leanops.picked import Picked
 from leanops.slices import SMALL, Slice, sized
 from leanops.standardized.table import ensure_standardized_table, flat_columns
@@ -40,7 +40,8 @@ def build_curated(
     target = ensure_curated_table(catalog, topic, contract)
     errors = ensure_errors_table(catalog)
     read = source.current_snapshot()
-    bound = bound_columns(contract, flat_columns(source.schema()))
+    held = schema_at(source, read.snapshot_id) if read else source.schema()
+    bound = bound_columns(contract, flat_columns(held))
     since = _Since.read(source, target, contract, rebuild)
     if read is None or (since.part.is_empty and since.is_of_version):
         return CuratedBuild(False, current_id(target), current_id(source), bound)

@@ -6,16 +6,19 @@ tried as a small topic and as a large one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from functools import partial
 
 import pytest
 
 from leanops.blank import WHITE_SPACE
 from leanops.contracts.model import MAX_COLUMNS, RULES_VERSION, Contract
+from leanops.curated.build import build_curated
 from leanops.names import Layer
 from leanops.pending import pending
 from leanops.standardized.build import REREAD, build_standardized
-from leanops.standardized.flatten_plan import FlattenPlan
+from leanops.standardized.flatten_plan import FlatColumn, FlattenPlan
+from leanops.standardized.table import add_columns
 from tests.chosen_topic import ChosenTopic, Row, contract
 
 
@@ -233,6 +236,15 @@ def test_a_topic_that_was_built_by_earlier_rules_is_built_anew_and_says_so(
     assert pending(chosen.catalog, chosen.topic, wanted()) is None
     assert chosen.rows(Layer.CURATED)["m0"]["n"] == 1
     chosen.assert_closed(wanted())
+
+
+def test_a_column_that_an_interrupted_build_has_added_is_not_asked_for(chosen: ChosenTopic) -> None:
+    wanted = contract([{"name": "n", "type": INT}])
+    chosen.land([{"n": 1}])
+    chosen.build(wanted)
+    add_columns(chosen.table(Layer.STANDARDIZED), [FlatColumn(("N",), "n__later")])
+    build_curated(lambda: chosen.spark, chosen.catalog, chosen.topic, wanted, [date(2026, 1, 1)])
+    assert chosen.rows(Layer.CURATED)["m0"]["n"] == 1
 
 
 @pytest.mark.parametrize("columns", [60, 300, pytest.param(MAX_COLUMNS, marks=pytest.mark.long)])
