@@ -36,7 +36,7 @@ _TRANSIENT = (
     StateCorrupt,
     StateStoreUnavailable,
 )
-# The classes of botocore, PyIceberg and databases, by name: a Lambda does not import them all.
+# The classes of botocore, PyIceberg, databases and the state store, by name: a Lambda does not import them all.
 _TRANSIENT_NAMES = {
     "AuthorizationExpiredError",
     "CommitFailedException",
@@ -44,6 +44,7 @@ _TRANSIENT_NAMES = {
     "ConnectionError",
     "HTTPClientError",
     "IncompleteReadError",
+    "LockLost",
     "OperationalError",
     "ServerError",
     "ServiceUnavailableError",

@@ -48,14 +48,24 @@ def count_as_received(store: StateStore, topic: str, source: str, days: Mapping[
 @contextmanager
 def intake_of(catalog: "Catalog", store: StateStore, topic: str, holder: str, patience: timedelta) -> Iterator[None]:
     """Be the only one that brings messages of a topic in, with its books in order. `TopicBusy` if somebody else is."""
+    with lease(store, lock_name(topic), holder, patience):
+        put_in_order(catalog, store, topic)
+        yield
+
+
+def lock_name(topic: str) -> str:
+    """The lock that whoever brings messages of a topic in has to hold."""
+    return f"drain/{topic}"
+
+
+def put_in_order(catalog: "Catalog", store: StateStore, topic: str) -> None:
+    """Settle what others have left of a topic, whose lock is held."""
     from leanops.tables import find_table
 
-    with lease(store, f"drain/{topic}", holder, patience):
-        # A table that cannot be read is found out here, where no message is to blame for it.
-        find_table(catalog, table(Layer.RAW, topic))
-        settle_open(catalog, store, topic)
-        _adopt(catalog, store, topic)
-        yield
+    # A table that cannot be read is found out here, where no message is to blame for it.
+    find_table(catalog, table(Layer.RAW, topic))
+    settle_open(catalog, store, topic)
+    _adopt(catalog, store, topic)
 
 
 def settle_open(catalog: "Catalog", store: StateStore, topic: str) -> None:

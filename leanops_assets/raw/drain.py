@@ -26,9 +26,10 @@ from leanops.ingestion.messages import QueueMessage
 from leanops.ingestion.processor import DeadLetter, Processed, Record, process
 from leanops.names import Layer, table
 from leanops.raw.table import DELIVERY
-from leanops_assets.raw.deliveries import deliver, intake_of, new_delivery
+from leanops_assets.raw.deliveries import deliver, lock_name, new_delivery, put_in_order
 from leanops_resources.dlq_archive import DlqArchive
 from leanops_resources.sources.source import Source
+from leanops_resources.state.lease import Leases, leases
 from leanops_resources.state.store import StateStore, Table
 
 if TYPE_CHECKING:
@@ -88,9 +89,17 @@ def drain(
     buffer_seconds: float = BUFFER_SECONDS,
 ) -> list[Drained]:
     """Drain all `sources` until they are empty."""
-    topics = [_Topic(intake, source) for source in sources]
-    with ExitStack() as held, ThreadPoolExecutor(_RECEIVERS, "receive") as pool:
-        active = [topic for topic in topics if topic.begin(held, holder)]
+    # A topic that is named twice is drained once.
+    topics = list({source.topic: _Topic(intake, source) for source in sources}.values())
+    with ExitStack() as stack, ThreadPoolExecutor(_RECEIVERS, "receive") as pool:
+        names = [lock_name(topic.drained.topic) for topic in topics]
+        try:
+            held = stack.enter_context(leases(intake.store, names, holder, intake.patience))
+        except Exception as error:  # noqa: BLE001 - it is told of each topic, as whatever else is wrong with it
+            for topic in topics:
+                topic.drained.problem = _told(error)
+            return [topic.drained for topic in topics]
+        active = [topic for topic in topics if topic.begin(held)]
         while active:
             begun = time.monotonic()
             free = buffer_bytes
@@ -116,16 +125,19 @@ class _Topic:
         self.is_empty = False
         self.drained = Drained(source.topic, source.name)
         self._breaker = Breaker()
+        self._held: Leases | None = None
 
     @property
     def may_go_on(self) -> bool:
         return not (self.is_empty or self.drained.problem or self.drained.skipped)
 
-    def begin(self, held: ExitStack, holder: str) -> bool:
+    def begin(self, held: Leases) -> bool:
         """Whether this drain may receive from the topic, and nobody else does meanwhile."""
         intake, topic = self._intake, self.drained.topic
+        self._held = held
         try:
-            held.enter_context(intake_of(intake.catalog, intake.store, topic, holder, intake.patience))
+            self._require_lock()
+            put_in_order(intake.catalog, intake.store, topic)
             self._breaker = intake.store.breaker(topic).at(intake.now())
         except TopicBusy as error:
             self.drained.skipped = str(error)
@@ -135,6 +147,11 @@ class _Topic:
             waiting = f"Messages wait in {self.drained.source}."
             self.drained.skipped = f"Its circuit is open: {self._breaker.reason} {waiting}"
         return self.may_go_on
+
+    def _require_lock(self) -> None:
+        """Whoever has lost the lock commits nothing: the messages are another drain's by now."""
+        assert self._held is not None
+        self._held.lock(lock_name(self.drained.topic))
 
     @property
     def is_hungry(self) -> bool:
@@ -187,6 +204,7 @@ class _Topic:
         from leanops.raw.table import has_delivery
         from leanops.tables import find_table
 
+        self._require_lock()
         intake, topic = self._intake, self.drained.topic
         envelopes = [record.envelope for record in records]
         days = (envelope.publish_time.date() for envelope in envelopes)
@@ -211,6 +229,7 @@ class _Topic:
         intake, topic = self._intake, self.drained.topic
         if not letters:
             return
+        self._require_lock()
         known = already_dead(intake.catalog, topic, [letter.dead_letter_id for letter in letters])
         new = {letter.dead_letter_id: letter for letter in letters if letter.dead_letter_id not in known}
         if not new:

@@ -16,10 +16,11 @@ A delivery is counted in one transaction, which writes 100 items at most: its ow
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
+from typing import TypeVar
 
 from leanops.backoff import Failures
 from leanops.errors import StateStoreUnavailable
@@ -47,6 +48,8 @@ _CLOCKS_DIFFER_BY = timedelta(hours=1)
 _LONGEST_KEY = 1024
 _AT_ONCE = 8
 _MOST_QUARTERS = 99
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
 
 
 class DynamoStateStore(StateStore):
@@ -91,6 +94,10 @@ class DynamoStateStore(StateStore):
         )
         return _lock(name, held) if held else None
 
+    def acquire_many(self, names: Collection[str], owner: str, ttl: timedelta = LOCK_TTL) -> dict[str, Lock]:
+        locks = _at_once(lambda name: self.acquire(name, owner, ttl), names)
+        return {lock.name: lock for lock in locks if lock}
+
     def renew(self, lock: Lock, ttl: timedelta = LOCK_TTL) -> Lock:
         now = self._clock()
         held = self._table.change(
@@ -103,9 +110,21 @@ class DynamoStateStore(StateStore):
             raise LockLost(lock)
         return _lock(lock.name, held)
 
+    def renew_many(self, locks: Collection[Lock], ttl: timedelta = LOCK_TTL) -> dict[str, Lock]:
+        def renew(lock: Lock) -> Lock | None:
+            try:
+                return self.renew(lock, ttl)
+            except LockLost:
+                return None
+
+        return {lock.name: lock for lock in _at_once(renew, locks) if lock}
+
     def release(self, lock: Lock) -> None:
         values = {"released": _RELEASED, "fence": lock.fence}
         self._table.change(_lock_key(lock.name), "#expires = :released", values, only_if="#fence = :fence")
+
+    def release_many(self, locks: Collection[Lock]) -> None:
+        _at_once(self.release, locks)
 
     def holder(self, name: str) -> Lock | None:
         found = self._table.get(_lock_key(name))
@@ -158,9 +177,7 @@ class DynamoStateStore(StateStore):
         return _tracked(tracked)
 
     def track_errors(self, errors: Iterable[tuple[str, str, str, str]]) -> None:
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for each in [pool.submit(self.track_error, *error) for error in errors]:
-                each.result()
+        _at_once(lambda error: self.track_error(*error), errors)
 
     def resolve_error(self, error_id: str) -> bool:
         resolved = self._table.change(
@@ -246,6 +263,12 @@ class DynamoStateStore(StateStore):
 
     def failures(self) -> dict[str, Failures]:
         return {item["sk"]: _failures(item) for item in self._table.query("failures")}
+
+
+def _at_once(request: Callable[[Asked], Answer], asked: Iterable[Asked]) -> list[Answer]:
+    """The answers to many requests. All of them are made, also when one of them fails."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return [each.result() for each in [pool.submit(request, one) for one in asked]]
 
 
 def _part(kind: str, text: str) -> str:

@@ -1,8 +1,9 @@
 """The state store in one SQLite file, for one machine. Many processes may use it at once."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -108,32 +109,50 @@ class SqliteStateStore(StateStore):
         return saved
 
     def acquire(self, name: str, owner: str, ttl: timedelta = LOCK_TTL) -> Lock | None:
+        return self.acquire_many([name], owner, ttl).get(name)
+
+    def acquire_many(self, names: Collection[str], owner: str, ttl: timedelta = LOCK_TTL) -> dict[str, Lock]:
         now = self._clock()
+        locks = {}
         with self._transaction() as db:
-            row = _one(db, "SELECT * FROM locks WHERE name = ?", name)
-            if row and row["expires"] is not None and _moment(row["expires"]) > now:
-                return None
-            lock = Lock(name, owner, fence=row["fence"] + 1 if row else 1, expires=now + ttl)
-            db.execute(
-                "INSERT OR REPLACE INTO locks VALUES (?, ?, ?, ?)", (name, owner, lock.fence, _text(lock.expires))
-            )
-        return lock
+            for name in names:
+                row = _one(db, "SELECT * FROM locks WHERE name = ?", name)
+                if row and row["expires"] is not None and _moment(row["expires"]) > now:
+                    continue
+                lock = Lock(name, owner, fence=row["fence"] + 1 if row else 1, expires=now + ttl)
+                db.execute(
+                    "INSERT OR REPLACE INTO locks VALUES (?, ?, ?, ?)", (name, owner, lock.fence, _text(lock.expires))
+                )
+                locks[name] = lock
+        return locks
 
     def renew(self, lock: Lock, ttl: timedelta = LOCK_TTL) -> Lock:
+        if renewed := self.renew_many([lock], ttl):
+            return renewed[lock.name]
+        raise LockLost(lock)
+
+    def renew_many(self, locks: Collection[Lock], ttl: timedelta = LOCK_TTL) -> dict[str, Lock]:
         now = self._clock()
-        renewed = Lock(lock.name, lock.owner, lock.fence, now + ttl)
+        renewed = {}
         with self._transaction() as db:
-            changed = db.execute(
-                "UPDATE locks SET expires = ? WHERE name = ? AND fence = ? AND expires > ?",
-                (_text(renewed.expires), lock.name, lock.fence, _text(now)),
-            )
-            if changed.rowcount == 0:
-                raise LockLost(lock)
+            for lock in locks:
+                changed = db.execute(
+                    "UPDATE locks SET expires = ? WHERE name = ? AND fence = ? AND expires > ?",
+                    (_text(now + ttl), lock.name, lock.fence, _text(now)),
+                )
+                if changed.rowcount:
+                    renewed[lock.name] = replace(lock, expires=now + ttl)
         return renewed
 
     def release(self, lock: Lock) -> None:
+        self.release_many([lock])
+
+    def release_many(self, locks: Collection[Lock]) -> None:
         with self._transaction() as db:
-            db.execute("UPDATE locks SET expires = NULL WHERE name = ? AND fence = ?", (lock.name, lock.fence))
+            db.executemany(
+                "UPDATE locks SET expires = NULL WHERE name = ? AND fence = ?",
+                [(lock.name, lock.fence) for lock in locks],
+            )
 
     def holder(self, name: str) -> Lock | None:
         with self._transaction() as db:

@@ -4,7 +4,8 @@ Every implementation passes one and the same test-suite: SQLite for one machine,
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -130,13 +131,33 @@ class StateStore(ABC):
     def acquire(self, name: str, owner: str, ttl: timedelta = LOCK_TTL) -> Lock | None:
         """The lock on `name` with a fence higher than any before, or None while somebody else holds it."""
 
+    def acquire_many(self, names: Collection[str], owner: str, ttl: timedelta = LOCK_TTL) -> dict[str, Lock]:
+        """The locks on those of `names` that are free, by name."""
+        return {name: lock for name in names if (lock := self.acquire(name, owner, ttl))}
+
     @abstractmethod
     def renew(self, lock: Lock, ttl: timedelta = LOCK_TTL) -> Lock:
         """The same lock for longer. `LockLost` when it has expired or changed hands."""
 
+    def renew_many(self, locks: Collection[Lock], ttl: timedelta = LOCK_TTL) -> dict[str, Lock]:
+        """The same locks for longer, by name. Those that have expired or changed hands are not among them.
+
+        After a fault of the store any of them may have been renewed.
+        """
+        renewed = {}
+        for lock in locks:
+            with suppress(LockLost):
+                renewed[lock.name] = self.renew(lock, ttl)
+        return renewed
+
     @abstractmethod
     def release(self, lock: Lock) -> None:
         """Let the lock go; nothing happens if it changed hands long ago."""
+
+    def release_many(self, locks: Collection[Lock]) -> None:
+        """Let the locks go; nothing happens to those that changed hands long ago."""
+        for lock in locks:
+            self.release(lock)
 
     @abstractmethod
     def holder(self, name: str) -> Lock | None:

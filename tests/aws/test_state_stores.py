@@ -300,6 +300,55 @@ def test_the_holder_of_a_lock_is_known_as_long_as_it_holds_it(store: StateStore,
     assert store.holder("orders") is None
 
 
+def test_of_many_locks_those_that_are_free_are_acquired(open_store: Callable[[], StateStore], clock: Clock) -> None:
+    theirs = held(open_store().acquire("b", "them"))
+    locks = open_store().acquire_many(["c", "a", "b"], "us")
+    assert {name: (lock.name, lock.owner, lock.fence, lock.expires) for name, lock in locks.items()} == {
+        name: (name, "us", 1, START + LOCK_TTL) for name in ("a", "c")
+    }
+    assert open_store().holder("a") == locks["a"]
+    assert open_store().holder("b") == theirs
+    clock.passes(LOCK_TTL)
+    again = open_store().acquire_many(["a", "b"], "us", timedelta(seconds=1))
+    assert [(lock.fence, lock.expires) for lock in again.values()] == [(2, clock.now + timedelta(seconds=1))] * 2
+
+
+def test_of_many_locks_those_that_are_still_held_are_renewed(store: StateStore, clock: Clock) -> None:
+    locks = store.acquire_many(["a", "b"], "us") | store.acquire_many(["c"], "us", timedelta(seconds=1))
+    store.release(locks["b"])
+    assert store.acquire("b", "them")
+    clock.passes(timedelta(seconds=1))
+    renewed = store.renew_many(locks.values(), timedelta(hours=1))
+    assert renewed == {"a": replace(locks["a"], expires=clock.now + timedelta(hours=1))}
+    assert store.holder("a") == renewed["a"]
+    assert held(store.holder("b")).owner == "them"
+    assert store.holder("c") is None
+
+
+def test_of_many_locks_those_that_changed_hands_are_not_released(store: StateStore, clock: Clock) -> None:
+    locks = store.acquire_many(["a", "b"], "us")
+    clock.passes(LOCK_TTL)
+    theirs = held(store.acquire("b", "them"))
+    store.release_many(locks.values())
+    assert (store.holder("a"), store.holder("b")) == (None, theirs)
+    assert held(store.acquire("a", "them")).fence == 2
+
+
+def test_no_locks_are_acquired_renewed_and_released(store: StateStore) -> None:
+    assert store.acquire_many([], "us") == {}
+    assert store.renew_many([]) == {}
+    store.release_many([])
+
+
+def test_of_many_who_want_the_same_locks_at_once_each_lock_has_one_holder(
+    open_store: Callable[[], StateStore], together: Together
+) -> None:
+    names = [f"topic_{number}" for number in range(20)]
+    open_store()
+    found = together([lambda owner=owner: open_store().acquire_many(names, owner) for owner in "abcd"])
+    assert sorted(name for locks in found for name in locks) == sorted(names)
+
+
 # Gates
 
 

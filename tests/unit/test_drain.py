@@ -1,25 +1,28 @@
 """From the landing folder to RAW: every message lands, is a dead letter, or waits; and the books always close."""
 
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leanops.errors import DiskFull, LandingConflict
+from leanops.errors import DiskFull, LandingConflict, StateBusy
 from leanops.home import Home
 from leanops.ingestion import breaker as breaker_module
 from leanops.ingestion.breaker import Circuit
 from leanops.ingestion.messages import QueueMessage
 from leanops.names import Layer, table
 from leanops.raw import landing as landing_module
+from leanops_assets.raw import drain as drain_module
 from leanops_assets.raw.queue_ledger import QueueAccount, queue_accounts
 from leanops_resources.sources.folder import FolderSource, LandingFolder
 from leanops_resources.sources.source import Source
-from leanops_resources.state.lease import lease
+from leanops_resources.state.lease import lease, leases
 from leanops_resources.state.store import Delivery, Table
 from tests.draining import Landing, envelope
 
@@ -150,6 +153,54 @@ def test_a_topic_that_is_being_drained_is_left_to_that_drain(landing: Landing) -
     assert "somebody is at work on drain/orders" in drained.skipped
     assert landing.left() == ["orders/messages.ndjson"]
     assert landing.drain()["orders"].landed == {DAY: 1}
+
+
+def test_a_topic_that_is_named_twice_is_drained_once(landing: Landing) -> None:
+    landing.drop("orders", [envelope("a1")])
+    landing.drain([*landing.sources(), *landing.sources()])
+    assert landing.raw("orders") == Counter(["a1"])
+    landing.require_closed("orders")
+
+
+def test_a_drain_that_has_lost_a_topics_lock_commits_nothing_of_it(landing: Landing) -> None:
+    class TakenOver(InMemory):
+        def receive(self, most: int, most_bytes: int) -> Sequence[QueueMessage]:
+            lock = landing.store.holder("drain/orders")
+            if lock and self.batches:
+                landing.store.release(lock)
+                assert landing.store.acquire("drain/orders", "elsewhere/1/another drain")
+                until_told.wait(30)
+            return super().receive(most, most_bytes)
+
+    until_told = threading.Event()
+    renew = landing.store.renew_many
+
+    def renew_and_tell(*arguments: Any) -> Any:
+        answer = renew(*arguments)
+        until_told.set()
+        return answer
+
+    orders, payments = (
+        TakenOver("orders", [messages("orders", "a1")]),
+        InMemory("payments", [messages("payments", "p1")]),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(landing.store, "renew_many", renew_and_tell)
+        patch.setattr(drain_module, "leases", partial(leases, ttl=timedelta(seconds=1.5)))
+        drained = landing.drain([orders, payments])
+    assert "no longer holds the lock 'drain/orders'" in (drained["orders"].problem or "")
+    assert (landing.raw("orders"), orders.deleted, orders.given_back) == (Counter(), [], [])
+    assert landing.raw("payments") == Counter(["p1"])
+
+
+def test_a_store_that_gives_no_locks_is_told_of_every_topic(landing: Landing, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise StateBusy("The state is locked.", "Again.")
+
+    landing.drop("orders", [envelope("a1")])
+    landing.drop("payments", [envelope("p1")])
+    monkeypatch.setattr(landing.store, "acquire_many", refuse)
+    assert {each.problem for each in landing.drain().values()} == {"The state is locked. Again."}
 
 
 def test_a_message_that_makes_its_batch_fail_is_found_and_the_others_land(
