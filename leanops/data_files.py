@@ -15,8 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io.pyarrow import parquet_file_to_data_file
-from pyiceberg.manifest import DataFile
+from pyiceberg.io.pyarrow import (
+    _check_pyarrow_schema_compatible,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update.snapshot import ManageSnapshots
@@ -98,15 +103,39 @@ class DataFiles:
         location = self._table.location_provider().new_data_location(f"{DAY_FIELD}={day}/{uuid4()}.parquet")
         self._begun.append(location)
         distinct = min(rows.num_rows, _ROWS_PER_GROUP)
-        with (
-            self._table.io.new_output(location).create() as stream,
-            pq.ParquetWriter(
+        footers: list[pq.FileMetaData] = []
+        with self._table.io.new_output(location).create() as stream:
+            with pq.ParquetWriter(
                 stream,
                 self.schema,
                 compression="zstd",
                 use_dictionary=self._repeated,
                 bloom_filter_options={self._key: {"ndv": distinct, "fpp": _WRONG_YES}},
-            ) as writer,
-        ):
-            writer.write_table(rows, row_group_size=_ROWS_PER_GROUP)
-        return parquet_file_to_data_file(self._table.io, self._table.metadata, location)
+                metadata_collector=footers,
+            ) as writer:
+                writer.write_table(rows, row_group_size=_ROWS_PER_GROUP)
+            size = stream.tell()
+        return self._data_file(location, footers[0], size)
+
+    def _data_file(self, location: str, footer: pq.FileMetaData, size: int) -> DataFile:
+        """What PyIceberg makes of a file that it finds, without opening and reading again what was just written."""
+        schema, metadata = self._table.schema(), self._table.metadata
+        if not self._begun[1:]:
+            _check_pyarrow_schema_compatible(schema, self.schema, format_version=metadata.format_version)
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=footer,
+            stats_columns=compute_statistics_plan(schema, metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        return DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=location,
+            file_format=FileFormat.PARQUET,
+            partition=statistics.partition(metadata.spec(), schema),
+            file_size_in_bytes=size,
+            sort_order_id=None,
+            spec_id=metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )

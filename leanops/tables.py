@@ -2,9 +2,15 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -137,9 +143,13 @@ def ensure_table(
     """The table, created first if it is not there. Whoever is second to create it gets the first one's."""
     if there := find_table(catalog, identifier):
         return there
-    with suppress(NamespaceAlreadyExistsError):
-        catalog.create_namespace(identifier[0])
+    create = partial(catalog.create_table, identifier, schema, partition_spec=spec, properties=dict(properties))
     try:
-        return catalog.create_table(identifier, schema, partition_spec=spec, properties=dict(properties))
+        try:
+            return create()
+        except NoSuchNamespaceError:
+            with suppress(NamespaceAlreadyExistsError):
+                catalog.create_namespace(identifier[0])
+            return create()
     except TableAlreadyExistsError:
         return catalog.load_table(identifier)

@@ -42,6 +42,7 @@ class Landing:
 
     home: Home
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    commits_at_once: int = 1
     catalog: Catalog = field(init=False)
     store: SqliteStateStore = field(init=False)
 
@@ -59,7 +60,8 @@ class Landing:
         return [folder.of(topic) for topic in folder.topics()]
 
     def drain(self, sources: Sequence[Source] | None = None, **limits: Any) -> dict[str, Drained]:
-        intake = Intake(self.catalog, self.store, dlq_archive(self.home.dlq_archive), FIRST_DAY, self.now)
+        archive, at_once = dlq_archive(self.home.dlq_archive), self.commits_at_once
+        intake = Intake(self.catalog, self.store, archive, FIRST_DAY, self.now, commits_at_once=at_once)
         found = drain(intake, self.sources() if sources is None else sources, "a test", **limits)
         return {each.topic: each for each in found}
 
@@ -88,17 +90,17 @@ class Landing:
 
 KILLED_AT = [
     ("leanops_resources.sources.folder:FolderSource.receive", 1),
-    ("leanops_assets.raw.drain:process", 1),
+    ("leanops_assets.raw.group_commit:process", 1),
     ("leanops_resources.dlq_archive:FolderArchive.put", 1),
     ("leanops_resources.state.sqlite:SqliteStateStore.track_errors", 1),
-    ("leanops_resources.state.sqlite:SqliteStateStore.open_delivery", 1),
-    ("leanops.raw.dead_letters:save_dead_letters", 1),
-    ("leanops_resources.state.sqlite:SqliteStateStore.count_delivery", 1),
-    ("leanops_resources.state.sqlite:SqliteStateStore.open_delivery", 2),
+    ("leanops_resources.state.sqlite:SqliteStateStore.note_deliveries", 1),
+    ("leanops.raw.dead_letters:save_dead_letter_deliveries", 1),
+    ("leanops_resources.state.sqlite:SqliteStateStore.count_deliveries", 1),
+    ("leanops_resources.state.sqlite:SqliteStateStore.note_deliveries", 2),
     ("leanops.raw.landing:append_raw", 1),
-    ("leanops_resources.state.sqlite:SqliteStateStore.count_delivery", 2),
+    ("leanops_resources.state.sqlite:SqliteStateStore.count_deliveries", 2),
     ("leanops_resources.sources.folder:FolderSource.delete", 1),
-    ("leanops_resources.state.sqlite:SqliteStateStore.save_breaker", 1),
+    ("leanops_resources.state.sqlite:SqliteStateStore.save_breakers", 1),
 ]
 """Every change of a drain, in the order in which it makes them, and which call of it."""
 

@@ -5,10 +5,10 @@ it and by whose hand.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -64,6 +64,14 @@ class Outcome(StrEnum):
     DISCARDED = "discarded"
 
 
+class DeadLetterDelivery(NamedTuple):
+    """Dead letters of one topic, and the delivery that brings them."""
+
+    delivery_id: str
+    source: str
+    letters: Sequence[DeadLetter]
+
+
 def ensure_dead_letters_table(catalog: Catalog) -> Table:
     """The one table of all topics' dead letters."""
     return ensure_table(catalog, DEAD_LETTERS, DEAD_LETTERS_SCHEMA, DEAD_LETTERS_PARTITIONS, BY_TOPIC)
@@ -72,20 +80,34 @@ def ensure_dead_letters_table(catalog: Catalog) -> Table:
 def save_dead_letters(
     catalog: Catalog, letters: Iterable[DeadLetter], archived: Mapping[str, str], source: str, delivery_id: str
 ) -> None:
-    """Append dead letters in one commit. `archived` says where each body is."""
+    """Append the dead letters of one delivery. `archived` says where each body is."""
+    save_dead_letter_deliveries(catalog, [DeadLetterDelivery(delivery_id, source, list(letters))], archived)
+
+
+def save_dead_letter_deliveries(
+    catalog: Catalog, deliveries: Iterable[DeadLetterDelivery], archived: Mapping[str, str]
+) -> None:
+    """Append the dead letters of several topics in one commit. `archived` says where each body is.
+
+    They share the table: a commit for each would write the metadata of all of them as often.
+    """
     now = datetime.now(UTC)
-    rows = [dead_letter_row(letter, archived[letter.dead_letter_id], source, delivery_id, now) for letter in letters]
+    rows = [
+        dead_letter_row(letter, archived[letter.dead_letter_id], each.source, each.delivery_id, now)
+        for each in deliveries
+        for letter in each.letters
+    ]
     append_rows(ensure_dead_letters_table(catalog), pa.Table.from_pylist(rows, _ARROW))
 
 
 def find_dead_letters(
     catalog: Catalog,
-    topic: str | None = None,
+    topic: str | Collection[str] | None = None,
     ids: Collection[str] | None = None,
     only_open: bool = False,
     columns: tuple[str, ...] = ("*",),
 ) -> list[dict[str, Any]]:
-    """The dead letters of all topics or of one, oldest first; only some of them, or only those that are open."""
+    """The dead letters of all topics or of some, oldest first; only some of them, or only those that are open."""
     held = find_table(catalog, DEAD_LETTERS)
     if held is None or (ids is not None and not ids):
         return []
@@ -94,7 +116,7 @@ def find_dead_letters(
     return rows
 
 
-def already_dead(catalog: Catalog, topic: str, ids: Collection[str]) -> set[str]:
+def already_dead(catalog: Catalog, topic: str | Collection[str], ids: Collection[str]) -> set[str]:
     """Those of these ids that are dead letters already: their message was delivered again."""
     found = find_dead_letters(catalog, topic, ids, columns=("dead_letter_id", "received"))
     return {row["dead_letter_id"] for row in found}
@@ -111,8 +133,16 @@ def has_delivery(catalog: Catalog, topic: str, delivery_id: str) -> bool:
 
 def dead_letters_by_day(catalog: Catalog, topic: str) -> dict[date, int]:
     """How many messages of each day are dead letters: those that were replayed are in RAW instead."""
-    rows = find_dead_letters(catalog, topic, columns=("day", "outcome", "received"))
-    return dict(Counter(row["day"] for row in rows if row["outcome"] != Outcome.REPLAYED))
+    return dead_letters_by_topic(catalog, [topic])[topic]
+
+
+def dead_letters_by_topic(catalog: Catalog, topics: Collection[str]) -> dict[str, dict[date, int]]:
+    """The same of several topics."""
+    counted: dict[str, dict[date, int]] = {topic: Counter() for topic in topics}
+    for row in find_dead_letters(catalog, topics, columns=("topic_name", "day", "outcome", "received")):
+        if row["outcome"] != Outcome.REPLAYED:
+            counted[row["topic_name"]][row["day"]] += 1
+    return counted
 
 
 def update_dead_letters(catalog: Catalog, topic: str, changes: Mapping[str, Mapping[str, Any]]) -> int:
@@ -134,10 +164,11 @@ def update_dead_letters(catalog: Catalog, topic: str, changes: Mapping[str, Mapp
     raise LandingConflict("The dead letters were committed to by others time and again.", "Run the same again.")
 
 
-def _where(topic: str | None, ids: Collection[str] | None, only_open: bool) -> BooleanExpression:
+def _where(topic: str | Collection[str] | None, ids: Collection[str] | None, only_open: bool) -> BooleanExpression:
     where: BooleanExpression = AlwaysTrue()
     if topic is not None:
-        where = And(where, EqualTo(term="topic_name", value=topic))
+        topics = {topic} if isinstance(topic, str) else {*topic}
+        where = And(where, In(term="topic_name", literals=topics))
     if ids is not None:
         where = And(where, In(term="dead_letter_id", literals=set(ids)))
     return And(where, IsNull(term="closed")) if only_open else where

@@ -99,7 +99,17 @@ def land(
     properties: Mapping[str, str],
 ) -> Landed:
     """Append envelopes to RAW in one commit. They are asked for again when somebody else has committed first."""
-    table = ensure_raw_table(catalog, topic)
+    return land_in(ensure_raw_table(catalog, topic), topic, envelopes, now, properties)
+
+
+def land_in(
+    table: Table,
+    topic: str,
+    envelopes: Callable[[], Iterable[Sequence[Envelope]]],
+    now: datetime,
+    properties: Mapping[str, str],
+) -> Landed:
+    """The same for who has the topic's RAW table in hand, however old: it is loaded again only after a conflict."""
     with disk_faults_named(Path(table.location().removeprefix("file://"))):
         for _ in range(ATTEMPTS):
             days: Counter[date] = Counter()

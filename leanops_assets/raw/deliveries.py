@@ -7,11 +7,12 @@ and counts it or drops it. So what was received is known whenever the process en
 with what the tables hold.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 from uuid import uuid4
 
 from leanops.names import Layer, table
@@ -20,6 +21,7 @@ from leanops_resources.state.store import Delivery, StateStore, Table
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table as IcebergTable
 
 Result = TypeVar("Result")
 
@@ -49,7 +51,7 @@ def count_as_received(store: StateStore, topic: str, source: str, days: Mapping[
 def intake_of(catalog: "Catalog", store: StateStore, topic: str, holder: str, patience: timedelta) -> Iterator[None]:
     """Be the only one that brings messages of a topic in, with its books in order. `TopicBusy` if somebody else is."""
     with lease(store, lock_name(topic), holder, patience):
-        put_in_order(catalog, store, topic)
+        put_in_order(catalog, store, topic, Books.of(store, [topic]))
         yield
 
 
@@ -58,27 +60,60 @@ def lock_name(topic: str) -> str:
     return f"drain/{topic}"
 
 
-def put_in_order(catalog: "Catalog", store: StateStore, topic: str) -> None:
-    """Settle what others have left of a topic, whose lock is held."""
+@dataclass(frozen=True)
+class Books:
+    """What the state store knows of topics whose locks are held: one question each, however many topics there are."""
+
+    open: Mapping[str, Sequence[Delivery]]
+    """Deliveries that nobody has settled, by topic."""
+    counted: frozenset[str]
+    """The topics of which anything was ever counted."""
+
+    @classmethod
+    def of(cls, store: StateStore, topics: Collection[str]) -> Self:
+        """The books of these topics."""
+        opened: defaultdict[str, list[Delivery]] = defaultdict(list)
+        for delivery in store.open_deliveries(*topics) if len(topics) == 1 else store.open_deliveries():
+            opened[delivery.topic].append(delivery)
+        received = store.received_by_topic(topics)
+        return cls(opened, frozenset(topic for topic, days in received.items() if days))
+
+
+def put_in_order(catalog: "Catalog", store: StateStore, topic: str, books: Books) -> "IcebergTable | None":
+    """Settle what others have left of a topic, whose lock is held. Its RAW table, if it has one."""
     from leanops.tables import find_table
 
     # A table that cannot be read is found out here, where no message is to blame for it.
-    find_table(catalog, table(Layer.RAW, topic))
-    settle_open(catalog, store, topic)
-    _adopt(catalog, store, topic)
+    raw = find_table(catalog, table(Layer.RAW, topic))
+    opened = books.open.get(topic, ())
+    _settle(catalog, store, topic, opened, raw)
+    # What was settled just now may have been the first that was counted.
+    if topic not in books.counted and not (opened and store.received(topic)):
+        # What its tables held before anybody counted was received too.
+        days = _messages_by_day(catalog, topic, raw)
+        count_as_received(store, topic, "there before it was counted", days)
+    return raw
 
 
 def settle_open(catalog: "Catalog", store: StateStore, topic: str) -> None:
     """Count the open deliveries of a topic that have been committed, and drop the others."""
-    from leanops.raw import dead_letters
-    from leanops.raw.table import has_delivery
     from leanops.tables import find_table
 
-    for delivery in store.open_deliveries(topic):
+    if opened := store.open_deliveries(topic):
+        _settle(catalog, store, topic, opened, find_table(catalog, table(Layer.RAW, topic)))
+
+
+def _settle(
+    catalog: "Catalog", store: StateStore, topic: str, opened: Iterable[Delivery], raw: "IcebergTable | None"
+) -> None:
+    from leanops.raw import dead_letters
+    from leanops.raw.table import has_delivery
+
+    for delivery in opened:
         if delivery.table is Table.DEAD_LETTERS:
             is_there = dead_letters.has_delivery(catalog, topic, delivery.delivery_id)
         else:
-            is_there = has_delivery(find_table(catalog, table(Layer.RAW, topic)), delivery.delivery_id)
+            is_there = has_delivery(raw, delivery.delivery_id)
         if not is_there:
             store.drop_delivery(delivery.delivery_id)
             continue
@@ -97,17 +132,15 @@ def close_replayed(catalog: "Catalog", store: StateStore, topic: str, replays: I
     store.resolve_errors(replays)
 
 
-def _adopt(catalog: "Catalog", store: StateStore, topic: str) -> None:
-    """What a topic's tables held before anybody counted was received too."""
-    if not store.received(topic):
-        count_as_received(store, topic, "there before it was counted", messages_by_day(catalog, topic))
-
-
 def messages_by_day(catalog: "Catalog", topic: str) -> Mapping[date, int]:
     """How many messages of each day stand in RAW and among the dead letters."""
-    from leanops.inventory import rows_by_day
-    from leanops.raw.dead_letters import dead_letters_by_day
     from leanops.tables import find_table
 
-    raw = find_table(catalog, table(Layer.RAW, topic))
+    return _messages_by_day(catalog, topic, find_table(catalog, table(Layer.RAW, topic)))
+
+
+def _messages_by_day(catalog: "Catalog", topic: str, raw: "IcebergTable | None") -> Mapping[date, int]:
+    from leanops.inventory import rows_by_day
+    from leanops.raw.dead_letters import dead_letters_by_day
+
     return Counter(rows_by_day(raw) if raw else {}) + Counter(dead_letters_by_day(catalog, topic))

@@ -195,24 +195,27 @@ class DynamoStateStore(StateStore):
         return sorted(wanted, key=lambda error: (error.first_seen, error.error_id))
 
     def open_delivery(self, delivery: Delivery) -> None:
-        quarters = len(_by_quarter(delivery))
-        if quarters > _MOST_QUARTERS:
-            raise StateStoreUnavailable(
-                f"The messages of delivery {delivery.delivery_id} are of {quarters} quarters of years, and DynamoDB "
-                f"counts those of {_MOST_QUARTERS} at once.",
-                "Deliver the messages of fewer years at a time.",
-            )
+        self.note_deliveries([delivery])
+
+    def note_deliveries(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            _require_countable(delivery)
+        if not deliveries:
+            return
         counted = self._table.change(
             Key("counter", "delivery"),
             "#latest = :latest",
-            {"latest": delivery.delivery_id, "one": 1},
-            then="ADD #number :one",
+            {"latest": deliveries[-1].delivery_id, "more": len(deliveries)},
+            then="ADD #number :more",
         )
         assert counted is not None
+        _at_once(lambda one: self._note(*one), enumerate(deliveries, counted["number"] - len(deliveries) + 1))
+
+    def _note(self, number: int, delivery: Delivery) -> None:
         opened = self._table.change(
             _delivery_key(delivery.delivery_id),
             "#number = :number, #delivery = :delivery",
-            {"number": counted["number"], "delivery": delivery_text(delivery)},
+            {"number": number, "delivery": delivery_text(delivery)},
             only_if="attribute_not_exists(#number)",
         )
         if opened is None:
@@ -230,6 +233,9 @@ class DynamoStateStore(StateStore):
             return False
         return self._table.remove_and_add(key, _by_quarter(delivery_of(found["delivery"])))
 
+    def count_deliveries(self, delivery_ids: Collection[str]) -> None:
+        _at_once(self.count_delivery, delivery_ids)
+
     def drop_delivery(self, delivery_id: str) -> bool:
         return self._table.remove_and_add(_delivery_key(delivery_id), {})
 
@@ -238,12 +244,18 @@ class DynamoStateStore(StateStore):
         days = {name: value for quarter in quarters for name, value in quarter.items() if name not in Key._fields}
         return {date.fromisoformat(day): days[day] for day in sorted(days)}
 
+    def received_by_topic(self, topics: Collection[str]) -> dict[str, dict[date, int]]:
+        return dict(zip(topics, _at_once(self.received, topics), strict=True))
+
     def breaker(self, topic: str) -> Breaker:
         found = self._table.get(Key("breaker", topic))
         return breaker_of(found["breaker"]) if found else Breaker()
 
     def save_breaker(self, topic: str, breaker: Breaker) -> None:
         self._table.put(Key("breaker", topic), {"breaker": breaker_text(breaker)})
+
+    def save_breakers(self, breakers: Mapping[str, Breaker]) -> None:
+        _at_once(lambda each: self.save_breaker(*each), breakers.items())
 
     def breakers(self) -> dict[str, Breaker]:
         return {item["sk"]: breaker_of(item["breaker"]) for item in self._table.query("breaker")}
@@ -291,6 +303,16 @@ def _error_key(error_id: str) -> Key:
 
 def _delivery_key(delivery_id: str) -> Key:
     return Key("delivery", _part("delivery", delivery_id))
+
+
+def _require_countable(delivery: Delivery) -> None:
+    quarters = len(_by_quarter(delivery))
+    if quarters > _MOST_QUARTERS:
+        raise StateStoreUnavailable(
+            f"The messages of delivery {delivery.delivery_id} are of {quarters} quarters of years, and DynamoDB "
+            f"counts those of {_MOST_QUARTERS} at once.",
+            "Deliver the messages of fewer years at a time.",
+        )
 
 
 def _by_quarter(delivery: Delivery) -> Mapping[Key, Mapping[str, int]]:

@@ -1,7 +1,8 @@
 """The state store in one SQLite file, for one machine. Many processes may use it at once."""
 
+import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -227,10 +228,13 @@ class SqliteStateStore(StateStore):
             return [_tracked(dict(row)) for row in rows]
 
     def open_delivery(self, delivery: Delivery) -> None:
+        self.note_deliveries([delivery])
+
+    def note_deliveries(self, deliveries: Sequence[Delivery]) -> None:
         with self._transaction() as db:
-            db.execute(
+            db.executemany(
                 "INSERT INTO deliveries (delivery_id, topic, delivery) VALUES (?, ?, ?)",
-                (delivery.delivery_id, delivery.topic, delivery_text(delivery)),
+                [(each.delivery_id, each.topic, delivery_text(each)) for each in deliveries],
             )
 
     def open_deliveries(self, topic: str | None = None) -> Sequence[Delivery]:
@@ -242,17 +246,12 @@ class SqliteStateStore(StateStore):
 
     def count_delivery(self, delivery_id: str) -> bool:
         with self._transaction() as db:
-            row = _one(db, "DELETE FROM deliveries WHERE delivery_id = ? RETURNING delivery", delivery_id)
-            if row is None:
-                return False
-            delivery = delivery_of(row["delivery"])
-            for day, messages in delivery.counts.items():
-                db.execute(
-                    """INSERT INTO received VALUES (?, ?, ?) ON CONFLICT (topic, day) DO UPDATE SET
-                       messages = messages + excluded.messages""",
-                    (delivery.topic, day.isoformat(), messages),
-                )
-            return True
+            return _count(db, delivery_id)
+
+    def count_deliveries(self, delivery_ids: Collection[str]) -> None:
+        with self._transaction() as db:
+            for delivery_id in delivery_ids:
+                _count(db, delivery_id)
 
     def drop_delivery(self, delivery_id: str) -> bool:
         with self._transaction() as db:
@@ -263,14 +262,31 @@ class SqliteStateStore(StateStore):
             rows = db.execute("SELECT day, messages FROM received WHERE topic = ? ORDER BY day", (topic,))
             return {date.fromisoformat(row["day"]): row["messages"] for row in rows}
 
+    def received_by_topic(self, topics: Collection[str]) -> dict[str, dict[date, int]]:
+        received: dict[str, dict[date, int]] = {topic: {} for topic in topics}
+        with self._transaction() as db:
+            rows = db.execute(
+                "SELECT * FROM received WHERE topic IN (SELECT value FROM json_each(?)) ORDER BY topic, day",
+                (json.dumps(list(topics)),),
+            )
+            for row in rows:
+                received[row["topic"]][date.fromisoformat(row["day"])] = row["messages"]
+        return received
+
     def breaker(self, topic: str) -> Breaker:
         with self._transaction() as db:
             row = _one(db, "SELECT breaker FROM breakers WHERE topic = ?", topic)
         return breaker_of(row["breaker"]) if row else Breaker()
 
     def save_breaker(self, topic: str, breaker: Breaker) -> None:
+        self.save_breakers({topic: breaker})
+
+    def save_breakers(self, breakers: Mapping[str, Breaker]) -> None:
         with self._transaction() as db:
-            db.execute("INSERT OR REPLACE INTO breakers VALUES (?, ?)", (topic, breaker_text(breaker)))
+            db.executemany(
+                "INSERT OR REPLACE INTO breakers VALUES (?, ?)",
+                [(topic, breaker_text(breaker)) for topic, breaker in breakers.items()],
+            )
 
     def breakers(self) -> dict[str, Breaker]:
         with self._transaction() as db:
@@ -293,6 +309,20 @@ class SqliteStateStore(StateStore):
     def failures(self) -> dict[str, Failures]:
         with self._transaction() as db:
             return {row["topic"]: _failures(row) for row in db.execute("SELECT * FROM failures ORDER BY topic")}
+
+
+def _count(db: sqlite3.Connection, delivery_id: str) -> bool:
+    row = _one(db, "DELETE FROM deliveries WHERE delivery_id = ? RETURNING delivery", delivery_id)
+    if row is None:
+        return False
+    delivery = delivery_of(row["delivery"])
+    for day, messages in delivery.counts.items():
+        db.execute(
+            """INSERT INTO received VALUES (?, ?, ?) ON CONFLICT (topic, day) DO UPDATE SET
+               messages = messages + excluded.messages""",
+            (delivery.topic, day.isoformat(), messages),
+        )
+    return True
 
 
 def _one(db: sqlite3.Connection, query: str, *parameters: str) -> dict[str, Any] | None:

@@ -205,6 +205,11 @@ class StateStore(ABC):
     def open_delivery(self, delivery: Delivery) -> None:
         """Note a delivery that is about to be committed."""
 
+    def note_deliveries(self, deliveries: Sequence[Delivery]) -> None:
+        """Note several deliveries that are about to be committed."""
+        for delivery in deliveries:
+            self.open_delivery(delivery)
+
     @abstractmethod
     def open_deliveries(self, topic: str | None = None) -> Sequence[Delivery]:
         """Deliveries that were neither counted nor dropped, oldest first."""
@@ -217,6 +222,11 @@ class StateStore(ABC):
         another day.
         """
 
+    def count_deliveries(self, delivery_ids: Collection[str]) -> None:
+        """Count several deliveries, those of them that are open."""
+        for delivery_id in delivery_ids:
+            self.count_delivery(delivery_id)
+
     @abstractmethod
     def drop_delivery(self, delivery_id: str) -> bool:
         """Forget an open delivery, of which nothing was committed. False if it is not open."""
@@ -225,6 +235,10 @@ class StateStore(ABC):
     def received(self, topic: str) -> dict[date, int]:
         """How many messages of a topic were received and committed, by publish day."""
 
+    def received_by_topic(self, topics: Collection[str]) -> dict[str, dict[date, int]]:
+        """How many messages of each of these topics were received and committed, by publish day."""
+        return {topic: self.received(topic) for topic in topics}
+
     @abstractmethod
     def breaker(self, topic: str) -> Breaker:
         """A topic's circuit breaker; a closed one while nobody has ever saved it."""
@@ -232,6 +246,11 @@ class StateStore(ABC):
     @abstractmethod
     def save_breaker(self, topic: str, breaker: Breaker) -> None:
         """Keep a topic's breaker."""
+
+    def save_breakers(self, breakers: Mapping[str, Breaker]) -> None:
+        """Keep the breakers of several topics."""
+        for topic, breaker in breakers.items():
+            self.save_breaker(topic, breaker)
 
     @abstractmethod
     def breakers(self) -> dict[str, Breaker]:

@@ -579,6 +579,46 @@ def test_a_delivery_that_is_open_is_not_opened_again(store: StateStore) -> None:
     assert store.open_deliveries() == [delivery()]
 
 
+def test_deliveries_that_are_noted_together_stand_in_their_order_and_behind_those_before(store: StateStore) -> None:
+    store.open_delivery(delivery("first"))
+    store.note_deliveries([delivery(each, topic) for each, topic in zip("zam", ("b", "a", "b"), strict=True)])
+    store.open_delivery(delivery("last"))
+    store.note_deliveries([])
+    assert [each.delivery_id for each in store.open_deliveries()] == ["first", "z", "a", "m", "last"]
+    assert store.open_deliveries("b") == [delivery("z", "b"), delivery("m", "b")]
+
+
+def test_deliveries_that_are_noted_together_by_many_at_once_are_all_open(
+    open_store: Callable[[], StateStore], together: Together
+) -> None:
+    groups = [[f"{group}{number}" for number in range(5)] for group in "abcd"]
+    together([lambda ids=ids: open_store().note_deliveries([delivery(each) for each in ids]) for ids in groups])
+    found = [each.delivery_id for each in open_store().open_deliveries()]
+    assert sorted(found) == sorted(each for ids in groups for each in ids)
+    assert [[each for each in found if each in ids] for ids in groups] == groups
+
+
+def test_deliveries_are_counted_together_each_once_and_only_if_they_are_open(store: StateStore) -> None:
+    store.note_deliveries([delivery("d1"), delivery("d2", "payments"), delivery("d3"), delivery("d4")])
+    assert store.drop_delivery("d4")
+    for _ in range(2):
+        store.count_deliveries(["d1", "d2", "d3", "d4", "unheard_of"])
+    store.count_deliveries([])
+    assert store.open_deliveries() == []
+    assert store.received("orders") == {MONDAY: 6, TUESDAY: 2}
+    assert store.received("payments") == {MONDAY: 3, TUESDAY: 1}
+
+
+def test_what_was_received_of_several_topics_is_told_at_once(store: StateStore) -> None:
+    store.note_deliveries([delivery("d1"), delivery("d2", "payments", {TUESDAY: 5}), delivery("d3", "events")])
+    store.count_deliveries(["d1", "d2", "d3"])
+    assert store.received_by_topic([]) == {}
+    topics = ["payments", 'it\'s "quoted"', "orders"]
+    assert store.received_by_topic(topics) == {each: store.received(each) for each in topics}
+    assert store.received_by_topic(topics)["orders"] == {MONDAY: 3, TUESDAY: 1}
+    assert list(store.received_by_topic(["orders"])["orders"]) == [MONDAY, TUESDAY]
+
+
 def test_a_delivery_of_many_days_is_counted_whole(store: StateStore) -> None:
     days = {date(2025, 1, 1) + timedelta(days=number): number for number in range(200)}
     days |= {date(2025, 1, 1) + timedelta(days=50 * number): number for number in range(150)}
@@ -673,6 +713,14 @@ def test_the_breakers_of_all_topics_come_by_topic(store: StateStore) -> None:
         store.save_breaker(topic, breaker)
     assert store.breakers() == breakers
     assert list(store.breakers()) == ["a", "b", "c"]
+
+
+def test_the_breakers_of_several_topics_are_saved_at_once(store: StateStore) -> None:
+    store.save_breaker("a", Breaker(Circuit.OPEN, (), START, "before"))
+    breakers = {topic: Breaker(reason=topic) for topic in ("a", "b")}
+    store.save_breakers(breakers)
+    store.save_breakers({})
+    assert store.breakers() == breakers
 
 
 # Failures

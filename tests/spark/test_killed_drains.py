@@ -20,7 +20,7 @@ CONTRACT = Contract.model_validate(
     }
 )
 DAYS = [date(2025, 3, 1), date(2025, 3, 2)]
-AFTER = {"leanops.raw.landing:append_raw", "leanops_resources.state.sqlite:SqliteStateStore.save_breaker"}
+AFTER = {"leanops.raw.landing:append_raw", "leanops_resources.state.sqlite:SqliteStateStore.save_breakers"}
 POINTS = [(place, call, True) for place, call in KILLED_AT] + [(place, 1, False) for place in AFTER]
 
 

@@ -18,13 +18,16 @@ from leanops.ingestion.breaker import Circuit
 from leanops.ingestion.messages import QueueMessage
 from leanops.names import Layer, table
 from leanops.raw import landing as landing_module
+from leanops.raw.dead_letters import DEAD_LETTERS
 from leanops_assets.raw import drain as drain_module
 from leanops_assets.raw.queue_ledger import QueueAccount, queue_accounts
+from leanops_resources.dlq_archive import FolderArchive
 from leanops_resources.sources.folder import FolderSource, LandingFolder
 from leanops_resources.sources.source import Source
 from leanops_resources.state.lease import lease, leases
+from leanops_resources.state.sqlite import SqliteStateStore
 from leanops_resources.state.store import Delivery, Table
-from tests.draining import Landing, envelope
+from tests.draining import Landing, envelope, killed_drain
 
 from .conftest import NoRoomBeyond
 
@@ -326,6 +329,150 @@ def test_a_clock_that_jumps_neither_loses_nor_holds_back_messages(home: Home) ->
     landed, dead = landing.raw("orders"), {row["message_id"] for row in landing.dead("orders")}
     assert {*landed, *dead} == {f"m{number}" for number in range(5)}
     assert landing.left() == []
+
+
+# Many topics at once
+
+
+@pytest.fixture(params=[1, 4])
+def fleet(request: pytest.FixtureRequest, home: Home) -> Landing:
+    """Forty topics with a dead letter each, of which several are committed at a time, or one."""
+    landing = Landing(home, commits_at_once=request.param)
+    drop_in_fleet(landing, 0)
+    return landing
+
+
+TOPICS = [f"topic_{number:02}" for number in range(40)]
+
+
+def drop_in_fleet(landing: Landing, number: int) -> None:
+    for topic in TOPICS:
+        good = (envelope(f"{topic}-{number}-{each}", day) for each in range(3) for day in (DAY, NEXT))
+        landing.drop(topic, [*good, f"{topic} {number} is no envelope".encode()], f"{number}.ndjson")
+
+
+def require_whole(landing: Landing, drops: int) -> None:
+    """Every topic has all of it, and its books are closed."""
+    assert landing.left() == []
+    for topic in TOPICS:
+        sent = {f"{topic}-{number}-{each}" for number in range(drops) for each in range(3)}
+        assert landing.raw(topic) == Counter(dict.fromkeys(sent, 2)), topic
+        assert len(landing.dead(topic)) == drops
+        landing.require_closed(topic)
+
+
+def test_many_topics_are_committed_each_to_its_own_table(fleet: Landing) -> None:
+    for drops in (1, 2):
+        drained = fleet.drain()
+        assert [each.problem for each in drained.values() if each.problem] == []
+        assert {(each.landed[DAY], each.landed[NEXT], each.dead.total()) for each in drained.values()} == {(3, 3, 1)}
+        require_whole(fleet, drops)
+        drop_in_fleet(fleet, drops)
+
+
+def test_the_state_store_is_not_asked_more_often_for_more_topics(
+    fleet: Landing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.drain()
+    drop_in_fleet(fleet, 1)
+    transaction, asked = SqliteStateStore._transaction, []
+
+    def counted(store: SqliteStateStore) -> Any:
+        asked.append(store)
+        return transaction(store)
+
+    monkeypatch.setattr(SqliteStateStore, "_transaction", counted)
+    fleet.drain()
+    assert len(asked) <= 5 + 2 * 6, "to begin and to end, and for each of two groups"
+
+
+def test_a_table_is_loaded_when_a_drain_begins_and_by_the_commit_itself(
+    fleet: Landing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.drain()
+    drop_in_fleet(fleet, 1)
+    load, loaded = type(fleet.catalog).load_table, Counter[str]()
+
+    def counted(catalog: Any, identifier: Any) -> Any:
+        loaded[identifier[-1]] += 1
+        return load(catalog, identifier)
+
+    monkeypatch.setattr(type(fleet.catalog), "load_table", counted)
+    fleet.drain()
+    assert {table(Layer.RAW, topic)[1]: loaded[table(Layer.RAW, topic)[1]] for topic in TOPICS} == dict.fromkeys(
+        (table(Layer.RAW, topic)[1] for topic in TOPICS), 2
+    )
+
+
+def test_dead_letters_of_many_topics_are_one_commit(fleet: Landing) -> None:
+    fleet.drain()
+    letters = fleet.catalog.load_table(DEAD_LETTERS)
+    assert len(letters.snapshots()) == 2, "one for each group"
+
+
+HIS = "topic_07"
+REFUSALS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
+    "commit": (landing_module, "append_raw", lambda raw, *_: raw.name() == table(Layer.RAW, HIS)),
+    "archive": (FolderArchive, "put", lambda _, letter: letter.message.topic == HIS),
+    "note": (SqliteStateStore, "note_deliveries", lambda _, noted: HIS in {each.topic for each in noted}),
+    "count": (
+        SqliteStateStore,
+        "count_deliveries",
+        lambda store, ids: bool({each.delivery_id for each in store.open_deliveries(HIS)} & {*ids}),
+    ),
+    "breaker": (SqliteStateStore, "save_breakers", lambda _, breakers: HIS in breakers),
+    "delete": (FolderSource, "delete", lambda source, _: source.topic == HIS),
+}
+
+
+@pytest.mark.parametrize("what", REFUSALS)
+def test_of_a_group_the_topic_that_fails_fails_alone_wherever_it_does(
+    what: str, fleet: Landing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, name, is_his = REFUSALS[what]
+    function = getattr(holder, name)
+
+    def refuse(*arguments: Any) -> Any:
+        if is_his(*arguments):
+            raise KeyError(f"{HIS} fails")
+        return function(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(holder, name, refuse)
+        drained = fleet.drain()
+    failed = {topic for topic, each in drained.items() if each.problem or each.given_back}
+    assert failed == {HIS}
+    assert all(drained[topic].landed == {DAY: 3, NEXT: 3} for topic in TOPICS if topic != HIS)
+    fleet.drain([LandingFolder(fleet.home.landing).of(HIS)])
+    assert fleet.left() == []
+    assert set(fleet.raw(HIS)) == {f"{HIS}-0-{each}" for each in range(3)}
+    for topic in TOPICS:
+        assert len(fleet.dead(topic)) == 1
+        fleet.require_closed(topic)
+
+
+@pytest.mark.parametrize(
+    ("place", "call"),
+    [
+        ("leanops.raw.landing:append_raw", 20),
+        ("leanops_resources.state.sqlite:SqliteStateStore.count_deliveries", 2),
+        ("leanops_resources.state.sqlite:SqliteStateStore.count_deliveries", 3),
+        ("leanops_resources.sources.folder:FolderSource.delete", 20),
+    ],
+)
+def test_a_drain_of_many_topics_that_is_killed_among_them_loses_nothing(home: Home, place: str, call: int) -> None:
+    landing = Landing(home)
+    drop_in_fleet(landing, 0)
+    killed_drain(home.path, place, call, is_before=True)
+    drained = landing.drain()
+    assert [each.problem for each in drained.values() if each.problem] == []
+    assert landing.left() == []
+    for topic in TOPICS:
+        found = landing.raw(topic)
+        assert set(found) == {f"{topic}-0-{each}" for each in range(3)}
+        assert set(found.values()) <= {2, 4}, "whole commits came twice, and nothing else"
+        assert len(landing.dead(topic)) == 1
+        landing.require_closed(topic)
 
 
 # The circuit breaker

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Summary
@@ -34,6 +35,10 @@ def envelope(message_id: str, payload: str = "{}", day: date = DAY, **fields: ob
     return f'{json.dumps(fields)[:-1]}, "payload": {payload}}}'.encode()
 
 
+DATA_FILE_FIELDS = (
+    *("content", "file_format", "partition", "record_count", "column_sizes", "value_counts", "null_value_counts"),
+    *("nan_value_counts", "lower_bounds", "upper_bounds", "split_offsets", "sort_order_id"),
+)
 GOOD = [envelope("m1"), envelope("m2"), envelope("m3")]
 
 
@@ -130,6 +135,20 @@ def test_a_landing_is_one_snapshot_and_a_day_a_partition(catalog: Catalog, land:
     assert snapshot.summary.operation.value == "append"
     assert snapshot.summary["leanops.landed-from"] == "envelopes.ndjson"
     assert raw(catalog).inspect.partitions().num_rows == 3
+
+
+def test_what_a_commit_says_of_a_file_is_what_pyiceberg_reads_from_it(
+    catalog: Catalog, land: Land, write: Write
+) -> None:
+    lines = [envelope(f"m{number}", json.dumps({"text": "é" * number})) for number in range(300)]
+    land(write([*lines, envelope("other", day=date(2025, 3, 2), idempotency_key="k")]))
+    table = raw(catalog)
+    files = [task.file for task in table.scan().plan_files()]
+    assert len(files) == 2
+    for file in files:
+        read = parquet_file_to_data_file(table.io, table.metadata, file.file_path)
+        for name in (*DATA_FILE_FIELDS, "file_size_in_bytes"):
+            assert getattr(file, name) == getattr(read, name), name
 
 
 def test_each_landing_appends_and_none_touches_the_rows_before(catalog: Catalog, land: Land, write: Write) -> None:
