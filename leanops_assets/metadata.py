@@ -1,6 +1,6 @@
 """What the UI shows of a materialised day."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from leanops.curated.binding import BoundColumn
+    from leanops.inventory import TableDay
 
 _NOT_SHOWN = ("ingestion_ts", "landing_seq", OVERFLOW_COLUMN, OBJECTS_COLUMN)
 _PREVIEW_ROWS, _PREVIEW_COLUMNS, _CELL_SIGNS = 5, 8, 40
@@ -24,12 +25,19 @@ def days_metadata(catalog: "Catalog", layer: Layer, topic: str, days: Collection
     """What a layer holds of each day, and the columns and the rows of a table that is the topic's own."""
     from pyiceberg.expressions import AlwaysTrue, EqualTo
 
-    from leanops.inventory import row_count, table_days
+    from leanops.inventory import table_days
 
     held = catalog.load_table(table(layer, topic))
     is_shared = layer in (Layer.PARSE_ERRORS, Layer.ERRORS)
     where = EqualTo(term="topic_name", value=topic) if is_shared else AlwaysTrue()
-    whole = {} if is_shared else {"dagster/row_count": row_count(held), "dagster/column_schema": _columns(held)}
+    return shown_days(table_days(held, days, where), None if is_shared else held)
+
+
+def shown_days(days: "Mapping[date, TableDay]", held: "Table | None") -> dict[date, dict[str, Any]]:
+    """What is shown of these days, and of the whole table where it is the topic's own."""
+    from leanops.inventory import row_count
+
+    whole = {"dagster/row_count": row_count(held), "dagster/column_schema": _columns(held)} if held else {}
     return {
         day: {
             "dagster/partition_row_count": found.rows,
@@ -38,7 +46,7 @@ def days_metadata(catalog: "Catalog", layer: Layer, topic: str, days: Collection
             "snapshot_id": snapshot_text(found.snapshot_id),
             **whole,
         }
-        for day, found in table_days(held, days, where).items()
+        for day, found in days.items()
     }
 
 

@@ -12,6 +12,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -63,6 +64,11 @@ class SqliteEventLog(SqliteEventLogStorage):
 
     def store_event(self, event: EventLogEntry) -> None:
         super().store_event(_without_repetition(event))
+
+    @cached_property
+    def supports_asset_checks(self) -> bool:
+        """Dagster opens another connection to look for the table, for every evaluation of a check: 0.8 ms each."""
+        return bool(super().supports_asset_checks)
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[db.Connection]:

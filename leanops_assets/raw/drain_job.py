@@ -14,11 +14,12 @@ from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from pydantic import Field
 
 from leanops.errors import DrainIncomplete, Problem
-from leanops.ingestion.breaker import Circuit
+from leanops.ingestion.breaker import Breaker, Circuit
+from leanops.names import Layer, table
 from leanops.settings import Settings
-from leanops_assets.metadata import markdown_table
+from leanops_assets.metadata import markdown_table, shown_days
 from leanops_assets.raw.dead_letters_job import letters_event
-from leanops_assets.raw.report import circuit_verdict, landed_days, queue_verdict
+from leanops_assets.raw.report import circuit_verdict, landed_events, queue_verdict
 from leanops_resources.dagster_resources import CatalogResource, IntakeResource, StateStoreResource
 from leanops_resources.state.store import StateStore
 
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from leanops_assets.raw.drain import Drained
+    from leanops_assets.raw.queue_ledger import QueueBooks
 
+_TOLD_TOGETHER = 32
+"""Of so many topics the books are read at once. They are read before RAW is, and others may be at work."""
 COLUMNS = ("topic", "landed", "days", "dead_letters", "given_back", "not_deleted", "commits", "source", "said")
 DRAINED = "drained"
 _Context = dg.AssetExecutionContext | dg.OpExecutionContext
@@ -56,11 +60,7 @@ def build_drain_job(settings: Settings) -> dg.JobDefinition:
             from leanops_assets.raw.firehose import take_over
 
             drained += take_over(catalog, store, iceberg.catalog.raw_topics(), holder)
-        for each in drained:
-            try:
-                tell(context, catalog, store, each)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with one topic, the others are told of
-                each.problem = each.problem or f"{type(error).__name__}: {error}"
+        tell_all(context, catalog, store, drained)
         if any(each.dead for each in drained):
             context.log_event(letters_event(catalog))
         rows = [drained_row(each) for each in drained]
@@ -122,22 +122,62 @@ def drain_topics(
     return drain(outside, [intake.sources.of(topic) for topic in topics], holder)
 
 
+def tell_all(context: _Context, catalog: "Catalog", store: StateStore, drained: "Sequence[Drained]") -> None:
+    """Record what came in of many topics. What cannot be told of one is its problem, and the others are told of."""
+    from leanops_assets.raw.queue_ledger import QueueBooks
+
+    for at in range(0, len(drained), _TOLD_TOGETHER):
+        group = drained[at : at + _TOLD_TOGETHER]
+        try:
+            books = QueueBooks.of(catalog, store, [each.topic for each in group])
+            breakers = store.breakers()
+        except Exception as error:  # noqa: BLE001 - it is told of each topic
+            for each in group:
+                each.problem = each.problem or f"{type(error).__name__}: {error}"
+            continue
+        for each in group:
+            try:
+                _tell(context, catalog, store, each, books, breakers.get(each.topic, Breaker()))
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one topic, the others are told of
+                each.problem = each.problem or f"{type(error).__name__}: {error}"
+
+
 def tell(
+    context: _Context, catalog: "Catalog", store: StateStore, drained: "Drained", leave_out: Collection[date] = ()
+) -> None:
+    """Record what came in on the topic's own asset, day by day, but for days that the step itself tells of."""
+    from leanops_assets.raw.queue_ledger import QueueBooks
+
+    books = QueueBooks.of(catalog, store, [drained.topic])
+    _tell(context, catalog, store, drained, books, store.breaker(drained.topic), leave_out)
+
+
+def _tell(
     context: _Context,
     catalog: "Catalog",
     store: StateStore,
     drained: "Drained",
+    books: "QueueBooks",
+    breaker: Breaker,
     leave_out: Collection[date] = (),
 ) -> None:
-    """Record what came in on the topic's own asset, day by day, but for days that the step itself tells of."""
+    from leanops.inventory import table_days
+    from leanops.tables import find_table
     from leanops_assets.raw.queue_ledger import queue_accounts
 
     topic, days = drained.topic, [day for day in drained.days if day not in leave_out]
     landed = {day: drained.landed[day] for day in days if drained.landed[day]}
-    for event in landed_days(catalog, topic, landed, drained.source):
+    raw = find_table(catalog, table(Layer.RAW, topic)) if days else None
+    found = table_days(raw, days) if raw else {}
+    for event in landed_events(topic, landed, drained.source, shown_days(found, raw)):
         context.log_event(event)
-    circuit = circuit_verdict(topic, store.breaker(topic))
-    verdicts = [(account.day, queue_verdict(account)) for account in queue_accounts(catalog, store, topic, days)]
+    circuit = circuit_verdict(topic, breaker)
+    accounts = books.accounts(topic, {day: held.rows for day, held in found.items() if held.rows})
+    accounts = [account for account in accounts if account.day in days]
+    if not all(account.closes for account in accounts):
+        # Somebody may have brought in more since the books were read.
+        accounts = queue_accounts(catalog, store, topic, days)
+    verdicts = [(account.day, queue_verdict(account)) for account in accounts]
     verdicts += [(day, circuit) for day in days or ([] if leave_out else [datetime.now(UTC).date()])]
     for day, verdict in verdicts:
         evaluation = dg.AssetCheckEvaluation(**verdict, partition=day.isoformat())

@@ -7,10 +7,10 @@ tables. A dead letter that was replayed is in RAW and no longer counts as one; o
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from leanops.names import Layer, table
 from leanops_resources.state.store import StateStore
@@ -76,19 +76,37 @@ def queue_accounts(
 ) -> list[QueueAccount]:
     """The accounts of a topic's days, all of them or some. Drawn up from metadata; no Spark is woken."""
     from leanops.inventory import rows_by_day
-    from leanops.raw.dead_letters import dead_letters_by_day
     from leanops.tables import find_table
 
-    uncounted: Counter[date] = Counter()
-    for delivery in store.open_deliveries(topic):
-        if not delivery.replays:
-            uncounted.update(delivery.messages)
-    received = store.received(topic)
+    books = QueueBooks.of(catalog, store, [topic])
     found = find_table(catalog, table(Layer.RAW, topic))
-    raw = rows_by_day(found) if found else {}
-    dead = dead_letters_by_day(catalog, topic)
-    there = {*received, *uncounted, *raw, *dead}
-    return [
-        QueueAccount(topic, day, received.get(day, 0), uncounted[day], raw.get(day, 0), dead.get(day, 0))
-        for day in sorted(there if days is None else there & {*days})
-    ]
+    accounts = books.accounts(topic, rows_by_day(found) if found else {})
+    return [account for account in accounts if days is None or account.day in days]
+
+
+@dataclass(frozen=True)
+class QueueBooks:
+    """What was received of topics, and what of it are dead letters: one question each, however many topics."""
+
+    uncounted: Mapping[str, Mapping[date, int]]
+    received: Mapping[str, Mapping[date, int]]
+    dead_letters: Mapping[str, Mapping[date, int]]
+
+    @classmethod
+    def of(cls, catalog: "Catalog", store: StateStore, topics: Collection[str]) -> Self:
+        """The books of these topics."""
+        from leanops.raw.dead_letters import dead_letters_by_topic
+
+        uncounted: dict[str, Counter[date]] = {topic: Counter() for topic in topics}
+        for delivery in store.open_deliveries(*topics) if len(topics) == 1 else store.open_deliveries():
+            if delivery.topic in uncounted and not delivery.replays:
+                uncounted[delivery.topic].update(delivery.messages)
+        return cls(uncounted, store.received_by_topic(topics), dead_letters_by_topic(catalog, topics))
+
+    def accounts(self, topic: str, raw: Mapping[date, int]) -> list[QueueAccount]:
+        """The accounts of a topic, of which RAW holds so many rows of each day."""
+        uncounted, received, dead = self.uncounted[topic], self.received[topic], self.dead_letters[topic]
+        return [
+            QueueAccount(topic, day, *(days.get(day, 0) for days in (received, uncounted, raw, dead)))
+            for day in sorted({*received, *uncounted, *raw, *dead})
+        ]

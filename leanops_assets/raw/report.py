@@ -41,7 +41,13 @@ def landed_days(
     catalog: "Catalog", topic: str, landed: Mapping[date, int], source: str
 ) -> Iterator[dg.AssetMaterialization]:
     """A materialisation of RAW for each day that has grown."""
-    shown = days_metadata(catalog, Layer.RAW, topic, landed) if landed else {}
+    return landed_events(topic, landed, source, days_metadata(catalog, Layer.RAW, topic, landed) if landed else {})
+
+
+def landed_events(
+    topic: str, landed: Mapping[date, int], source: str, shown: Mapping[date, Mapping[str, Any]]
+) -> Iterator[dg.AssetMaterialization]:
+    """The same, with what is `shown` of each day."""
     for day, rows in sorted(landed.items()):
         yield dg.AssetMaterialization(
             asset_key(Layer.RAW, topic),

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -14,6 +15,7 @@ from leanops.names import Layer, table
 from leanops.tables import find_table
 from leanops_assets.definitions import defs
 from leanops_assets.instance import dagster_instance
+from leanops_assets.raw.queue_ledger import QueueBooks
 from leanops_assets.specs import asset_key
 from leanops_resources.dagster_resources import IntakeResource, StateStoreResource
 from tests.conftest import EXAMPLES, Said
@@ -107,6 +109,44 @@ def test_a_topic_that_cannot_be_drained_fails_the_run_after_the_others_are_done(
     assert rows["orders"]["said"]
     assert (rows["payments"]["failed"], rows["payments"]["landed"]) == (False, 1)
     assert landing.left() == ["orders/messages.ndjson"]
+
+
+def test_what_lands_while_topics_are_told_of_is_no_finding(
+    landing: Landing, leanops: Leanops, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = QueueBooks.of.__func__  # type: ignore[attr-defined]  # a class method, as a function
+
+    def read_and_land_more(*arguments: Any) -> QueueBooks:
+        books: QueueBooks = read(QueueBooks, *arguments)
+        if not landing.raw("orders")["a2"]:
+            landing.drop("orders", [envelope("a2")])
+            landing.drain()
+        return books
+
+    monkeypatch.setattr(QueueBooks, "of", read_and_land_more)
+    landing.drop("orders", [envelope("a1")])
+    landing.drop("payments", [envelope("p1")])
+    assert leanops("drain").exit_code == 0
+    for topic, rows in (("orders", 2), ("payments", 1)):
+        ((passed, numbers),) = evaluated(instance, topic, "queue_closed").values()
+        assert passed
+        assert (numbers["received"], numbers["raw"]) == (rows, rows)
+
+
+def test_a_row_that_is_missing_is_told_of_among_many_topics(
+    landing: Landing, leanops: Leanops, instance: dg.DagsterInstance
+) -> None:
+    for number in (1, 2):
+        for topic in ("orders", "payments"):
+            landing.drop(topic, [envelope(f"{topic}-{number}")])
+        if number == 1:
+            landing.drain()
+            landing.catalog.load_table(table(Layer.RAW, "orders")).delete("message_id = 'orders-1'")
+    assert leanops("drain").exit_code == 0
+    ((passed, numbers),) = evaluated(instance, "orders", "queue_closed").values()
+    assert (passed, numbers["received"], numbers["raw"]) == (False, 2, 1)
+    ((passed, numbers),) = evaluated(instance, "payments", "queue_closed").values()
+    assert (passed, numbers["received"], numbers["raw"]) == (True, 2, 2)
 
 
 def test_materialising_raw_drains_its_topic_and_no_other(landing: Landing, instance: dg.DagsterInstance) -> None:

@@ -466,7 +466,8 @@ def test_a_drain_of_many_topics_that_is_killed_among_them_loses_nothing(home: Ho
     killed_drain(home.path, place, call, is_before=True)
     drained = landing.drain()
     assert [each.problem for each in drained.values() if each.problem] == []
-    assert landing.left() == []
+    # A file whose removal was interrupted, and all of which is in RAW, waits until its topic is drained again.
+    assert [each for each in landing.left() if ".leanops.aside." not in each] == []
     for topic in TOPICS:
         found = landing.raw(topic)
         assert set(found) == {f"{topic}-0-{each}" for each in range(3)}
