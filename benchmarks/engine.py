@@ -20,6 +20,8 @@ from pyspark.sql import SparkSession
 from benchmarks import bare_job
 from benchmarks.engine_data import History, append_raw, land_history, sized
 from benchmarks.report import Section
+from leanops.batch.isolation import Jobs
+from leanops.batch.topics import TopicBuild, TopicTables, built_or_raised
 from leanops.curated.build import build_curated
 from leanops.home import Home
 from leanops.names import RAW_DB, Layer, spark_table
@@ -67,10 +69,12 @@ class Platform:
         return self.sessions[-1]
 
     def standardize(self, spark: SparkSession, history: History) -> None:
-        build_standardized(lambda: spark, self.catalog, history.topic, history.contract)
+        topic = TopicBuild(TopicTables(self.catalog, history.topic), history.contract)
+        built_or_raised(build_standardized(Jobs(lambda: spark), self.catalog, [topic])[history.topic])
 
     def curate(self, spark: SparkSession, history: History) -> None:
-        build_curated(lambda: spark, self.catalog, history.topic, history.contract)
+        topic = TopicBuild(TopicTables(self.catalog, history.topic), history.contract)
+        built_or_raised(build_curated(Jobs(lambda: spark), self.catalog, [topic])[history.topic])
 
     def drop_all_but_raw(self) -> None:
         for namespace in self.catalog.list_namespaces():

@@ -253,8 +253,13 @@ def _ticked(instance: dg.DagsterInstance, look: InstigatorTick) -> Ticked:
         events = [(entry.timestamp, entry.dagster_event) for entry in instance.all_logs(run_id) if entry.dagster_event]
         launched = min(at for at, event in events if event.event_type is dg.DagsterEventType.PIPELINE_STARTING)
         end, in_runs = max(end, run.end_time), in_runs + run.end_time - launched
+        # All topics of a run are one batch, and each tells what the batch took.
+        took: dict[tuple[str, str], float] = {}
         for _, event in events:
-            if event.is_step_materialization:
+            if event.is_step_materialization and event.asset_key:
                 said = event.step_materialization_data.materialization.metadata
-                in_builds += sum(float(str(said[name].value)) for name in ("seconds", "check_seconds") if name in said)
+                for layer, name in ((event.asset_key.path[0], "seconds"), ("ledger", "check_seconds")):
+                    if name in said:
+                        took[layer, name] = max(float(str(said[name].value)), took.get((layer, name), 0.0))
+        in_builds += sum(took.values())
     return Ticked(looked_until - look.timestamp, end - look.timestamp, len(look.run_ids), in_runs, in_builds)

@@ -6,8 +6,10 @@ from pathlib import Path
 from benchmarks.engine import LARGE_TABLE, MESSAGES, TABLE_DAYS, Platform, both_layers, say, seconds_of
 from benchmarks.engine_data import History, append_raw, land_history, sized
 from benchmarks.report import Section
+from leanops.batch.isolation import Jobs
+from leanops.batch.topics import TopicTables
 from leanops.contracts.manifest import Topic
-from leanops.ledger.draw_up import draw_up
+from leanops.ledger.draw_up import LedgerRequest, draw_up
 from leanops.ledger.trace import trace
 from leanops.names import Layer
 
@@ -24,10 +26,9 @@ def measure_ledger(folder: Path) -> Section:
         for each in (warm, history):
             land_history(platform.catalog, each)
             built = both_layers(platform, spark, each)
-            drawn = [
-                seconds_of(draw_up, lambda: spark, platform.catalog, each.topic, each.contract, layer)
-                for layer in LAYERS
-            ]
+            tables, jobs = TopicTables(platform.catalog, each.topic), Jobs(lambda: spark)
+            requests = [LedgerRequest(tables, each.contract, layer) for layer in LAYERS]
+            drawn = [seconds_of(draw_up, jobs, platform.catalog, [request]) for request in requests]
             say(f"{each.topic}: built in {built}, ledger in {drawn}")
         for layer, took, ledger in zip(LAYERS, built, drawn, strict=True):
             rows.append((layer.value, f"{took:.1f}", f"{ledger:.1f}", f"{ledger / took:.2f}"))

@@ -15,7 +15,7 @@ from leanops.names import Layer, spark_table
 from leanops.raw.landing import land_file
 from leanops.settings import Settings
 from leanops.standardized.flatten_plan import FlattenPlan
-from leanops.standardized.transform import new_paths, read_payloads
+from leanops.standardized.transform import new_fields, paths_of, read_payloads
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.spark.server import stop
 from leanops_resources.spark.session import attach
@@ -37,14 +37,14 @@ def measure(folder: Path) -> Section:
     land_file(catalog.load(), "orders", folder / "messages.ndjson", date(2025, 1, 1))
     spark = attach(Settings(home=home.path), catalog)
     try:
-        raw = spark.read.table(spark_table(Layer.RAW, "orders"))
-        few = raw.limit(1000).transform(read_payloads, FlattenPlan())
-        plan = FlattenPlan().extended(new_paths(few, FlattenPlan()))
+        raw = spark.read.table(spark_table(Layer.RAW, "orders")).withColumn("topic", F.lit("orders"))
+        sample = read_payloads(raw.limit(1000), {"orders": FlattenPlan()})
+        plan = FlattenPlan().extended(paths_of(new_fields(sample).collect()[0]["new_fields"]))
         ways: dict[str, Callable[[], DataFrame]] = {
             "`from_json` into STRING fields (lax, changes numbers)": lambda: raw.select(
                 "message_id", F.from_json("json_payload", FLAT).alias("read")
             ),
-            "`read_payloads` (strict, exact, finds new fields)": lambda: raw.transform(read_payloads, plan),
+            "`read_payloads` (strict, exact, finds new fields)": lambda: read_payloads(raw, {"orders": plan}),
         }
         best = dict.fromkeys(ways, float("inf"))
         for _ in range(ROUNDS):

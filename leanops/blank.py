@@ -5,6 +5,9 @@ Neither engine's own trimming is that: Spark's takes away spaces alone, Python's
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -12,9 +15,9 @@ _CODES = (*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 
 WHITE_SPACE = "".join(map(chr, _CODES))
 
 
-def is_blank(text: str) -> bool:
-    """Whether a text is blank."""
-    return not text.strip(WHITE_SPACE)
+def is_blank(texts: pa.Array) -> pa.Array:
+    """Whether each text is blank; NULL for NULL."""
+    return pc.equal(pc.utf8_trim(texts, characters=WHITE_SPACE), "")
 
 
 def blank(text: "Column") -> "Column":

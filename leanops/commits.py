@@ -8,26 +8,33 @@ commit, and a branch only as a mark before it writes errors: a branch that was l
 off, and from which checkpoint it had begun.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyiceberg.table.update.snapshot import ManageSnapshots
+from pyiceberg.types import NestedField
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from leanops.batch.write import Written
+from leanops.checkpointed import checkpointed
+from leanops.errors import BuildOvertaken
 from leanops.names import CATALOG
-from leanops.picked import Picked
-from leanops.replacement import Gone, Replacement, fitted, keyed_files
-from leanops.slices import Slice
-from leanops.tables import overtaken
+from leanops.table_files import note_files
+from leanops.tables import overtaken, without_retries
 
-REWRITTEN_BYTES = 8 * 2**20
-"""What a build of few rows writes again at most, compressed, to take rows out of files."""
+MOST_NAMED = 500
+"""So many rows that later versions have replaced are named in a commit."""
 
+_MANY = "many"
 _PREFIX = "leanops."
 _DRAFT = "build_"
 
@@ -58,6 +65,19 @@ def commits_since(table: Table, snapshot_id: str | None) -> list[dict[str, str]]
             return said
         said.append(_said(snapshot))
     return None
+
+
+def replaced_text(seqs: Sequence[int] | None) -> str:
+    """Rows that later versions have replaced, for the summary of a commit; or that there are too many for one."""
+    return _MANY if seqs is None or len(seqs) > MOST_NAMED else ",".join(map(str, seqs))
+
+
+def replaced_since(builds: Iterable[Mapping[str, str]], upto: int) -> list[int] | None:
+    """The rows up to a number that builds have replaced; None if any of them has too many to name."""
+    texts = [build.get("replaced", "") for build in builds]
+    if _MANY in texts:
+        return None
+    return [int(seq) for text in texts for seq in text.split(",") if seq and int(seq) <= upto]
 
 
 def certain_upto(table: Table | None, upto: int) -> int:
@@ -129,13 +149,13 @@ class Draft:
         """Take rows out."""
         spark.sql(f"DELETE FROM {self.spark_name} WHERE {condition}")  # noqa: S608 - our own words and numbers
 
-    def delete_rows(self, spark: SparkSession, gone: Picked) -> None:
-        """Take out the rows that are picked. Of few that are named, only the files that can hold them are read."""
-        if gone.many is not None and gone.count:
-            gone.many.createOrReplaceTempView("gone")
+    def delete_rows(self, spark: SparkSession, gone: DataFrame | Sequence[int]) -> None:
+        """Take out rows by their landing_seq. Of some that are named, only the files that can hold them are read."""
+        if isinstance(gone, DataFrame):
+            gone.select("landing_seq").createOrReplaceTempView("gone")
             self.delete(spark, "landing_seq IN (SELECT landing_seq FROM gone)")
-        elif gone.few:
-            self.delete(spark, f"landing_seq IN ({', '.join(map(str, gone.few))})")
+        elif gone:
+            self.delete(spark, f"landing_seq IN ({', '.join(map(str, gone))})")
 
     def append(self, rows: DataFrame, checkpoint: Mapping[str, str]) -> None:
         """Put rows in, in the commit that will say what the table stands for."""
@@ -145,40 +165,78 @@ class Draft:
         writer.append()
         self._checkpoint = checkpoint
 
-    def replace(
-        self, sessions: Callable[[], SparkSession], gone: Gone, rows: pa.Table, checkpoint: Mapping[str, str]
+    def publish_files(
+        self,
+        sessions: Callable[[], SparkSession],
+        written: Written,
+        dropped: Collection[DataFile],
+        columns: Sequence[NestedField],
+        checkpoint: Mapping[str, str],
     ) -> Snapshot:
-        """Take rows out, put few others in, and publish that: in one commit, unless much has to be read for it."""
-        said = {f"{_PREFIX}{key}": value for key, value in checkpoint.items()}
-        self._require_base()
-        replacement = Replacement(self.table, gone)
-        is_large = replacement.bytes > REWRITTEN_BYTES
-        if is_large:
-            self._take_out(sessions(), gone)
+        """Publish files that workers have written, with the columns that they bring, in the place of those `dropped`.
+
+        In one commit, unless rows have to be taken out of files that were too large to be written again.
+        """
         try:
-            with keyed_files(self.table) as files:
-                rows = fitted(rows, files.schema)
-                if is_large:
-                    files.commit(list(files.write(rows)), said, branch=self.name)
-                else:
-                    written = list(files.write(pa.concat_tables([replacement.left, rows])))
-                    ended = [self.name] if self._is_begun else self.left_behind
-                    files.commit(written, said, replacement.files, ended=ended)
-        except CommitFailedException as error:
+            self._require_base()
+            if written.is_deletion_left:
+                self._delete_on_branch(sessions(), written.gone)
+            self._commit_files(written, dropped, columns, checkpoint)
+        except (CommitFailedException, BuildOvertaken) as error:
+            self.discard(written)
             self._leave_mark()
             raise overtaken(self.table) from error
         self._checkpoint = checkpoint
-        return self.publish(checkpoint) if is_large else self._published()
+        if written.is_deletion_left:
+            return self.publish(checkpoint)
+        note_files(self.table, self.base_id, dropped, written.added)
+        return self._published()
 
-    def _take_out(self, spark: SparkSession, gone: Gone) -> None:
-        """Take rows out on the branch, where Spark writes down their places and not all other rows of their files."""
+    def discard(self, written: Written) -> None:
+        """Remove files that come to nothing."""
+        for file in written.added:
+            with suppress(OSError):
+                self.table.io.delete(file.file_path)
+
+    def _commit_files(
+        self,
+        written: Written,
+        dropped: Collection[DataFile],
+        columns: Sequence[NestedField],
+        checkpoint: Mapping[str, str],
+    ) -> None:
+        without_retries(self.table)
+        properties = {f"{_PREFIX}{key}": value for key, value in checkpoint.items()}
+        branch = self.name if written.is_deletion_left else MAIN_BRANCH
+        with self.table.transaction() as transaction:
+            if columns:
+                with transaction.update_schema() as update:
+                    for column in columns:
+                        update.add_column(column.name, column.field_type, doc=column.doc)
+                fields = transaction.table_metadata.schema().fields
+                assert all(column in fields for column in columns), "columns have the ids that the files name"
+            snapshot = transaction.update_snapshot(snapshot_properties=properties, branch=branch)
+            with snapshot.overwrite() if dropped else snapshot.merge_append() as change:
+                for file in dropped:
+                    change.delete_data_file(file)
+                for file in written.added:
+                    change.append_data_file(file)
+            if not written.is_deletion_left:
+                refs = ManageSnapshots(transaction)
+                for ref in [self.name] if self._is_begun else self.left_behind:
+                    refs = refs.remove_branch(ref)
+                refs.commit()
+
+    def _delete_on_branch(self, spark: SparkSession, seqs: Sequence[int]) -> None:
+        """Take rows out where Spark writes down their places, and not all other rows of their files."""
         if not self._is_begun:
             self.begin()
-        if gone.everything:
-            self.delete(spark, "true")
-        elif gone.days:
-            self.delete(spark, Slice.of_days(gone.days).on_days)
-        self.delete_rows(spark, Picked(len(gone.seqs), gone.seqs))
+        try:
+            self.delete_rows(spark, seqs)
+        except PySparkException:
+            # Whoever was faster has removed the branch.
+            self.require_not_overtaken()
+            raise
         self.table.refresh()
 
     def publish(self, checkpoint: Mapping[str, str]) -> Snapshot:
@@ -226,9 +284,22 @@ class Draft:
             pass
 
 
-def replace_rows(rows: DataFrame, table: str, where: Column) -> None:
-    """Put `rows` in the place of those that match `where`, in one commit."""
-    rows.writeTo(table).overwrite(where)
+def replace_rows(rows: DataFrame, table: str, where: str) -> None:
+    """Put `rows` in the place of those of a table of messages that match `where`, in one commit.
+
+    Iceberg's own overwrite takes whole files only, and here a file holds rows of many topics.
+    """
+    columns = rows.columns
+    # Kept apart: Spark Connect cannot send a question that nests as deep as this one would with all that led to it.
+    source = checkpointed(rows).withColumn("is_same", F.lit(None).cast("string")).alias("source")
+    (
+        source.mergeInto(table, F.expr(f"{table.rpartition('.')[2]}.message_id = source.is_same"))
+        .whenNotMatched()
+        .insert({name: F.expr(f"source.{name}") for name in columns})
+        .whenNotMatchedBySource(F.expr(where))
+        .delete()
+        .merge()
+    )
 
 
 def _said(snapshot: Snapshot) -> dict[str, str]:

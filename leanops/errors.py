@@ -173,6 +173,10 @@ class BuildOvertaken(LeanOpsError):
     """Another build of the same table has committed first."""
 
 
+class RowsFailed(LeanOpsError):
+    """A worker could not read, decide or write the rows of a topic."""
+
+
 class RowsForeign(LeanOpsError):
     """A table holds rows that the layer before does not have so: somebody else has written them."""
 

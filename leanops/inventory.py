@@ -1,20 +1,17 @@
 """What a table holds, from its metadata alone: no data file is opened and no Spark is woken."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, IsNull, LessThan
-from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
+from pyiceberg.expressions import And, BooleanExpression, GreaterThanOrEqual, LessThan
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, ancestors_of
 
-_ALL = AlwaysTrue()
-
-NO_DAY = date(1970, 1, 1)
-"""Where rows are counted whose publish time somebody has taken away."""
+from leanops.table_files import NO_DAY, TableFile, count_rows, file_day, table_files
 
 
 @dataclass(frozen=True)
@@ -27,20 +24,17 @@ class TableDay:
     snapshot_id: int | None
 
 
-def table_days(table: Table, days: Collection[date], where: BooleanExpression = _ALL) -> dict[date, TableDay]:
-    """What a table holds of each of these days. The day of publish_time is the last field of every partition."""
+def table_days(table: Table, days: Collection[date]) -> dict[date, TableDay]:
+    """What a table holds of each of these days."""
     if not days:
         return {}
-    between = And(published_on(min(days), max(days)), where)
-    tasks: dict[date, list[FileScanTask]] = {day: [] for day in days}
-    for task in table.scan(row_filter=between).plan_files():
-        tasks.setdefault(file_day(task.file), []).append(task)
+    files = _by_day(table)
     snapshot = table.current_snapshot()
     return {
         day: TableDay(
-            rows=_rows(tasks[day]),
-            data_files=len(tasks[day]),
-            bytes=sum(task.file.file_size_in_bytes for task in tasks[day]),
+            rows=count_rows(files[day]),
+            data_files=len(files[day]),
+            bytes=sum(each.file.file_size_in_bytes for each in files[day]),
             snapshot_id=snapshot.snapshot_id if snapshot else None,
         )
         for day in days
@@ -57,15 +51,20 @@ def schema_at(table: Table, snapshot_id: int) -> Schema:
 
 def rows_by_day(table: Table) -> dict[date, int]:
     """How many rows a table holds of each day of which it holds any."""
-    tasks: defaultdict[date, list[FileScanTask]] = defaultdict(list)
-    for task in table.scan().plan_files():
-        tasks[file_day(task.file)].append(task)
-    return {day: _rows(tasks[day]) for day in sorted(tasks)}
+    files = _by_day(table)
+    return {day: count_rows(files[day]) for day in sorted(files)}
 
 
-def table_day(table: Table, day: date, where: BooleanExpression = _ALL) -> TableDay:
+def _by_day(table: Table) -> defaultdict[date, list[TableFile]]:
+    files: defaultdict[date, list[TableFile]] = defaultdict(list)
+    for each in table_files(table):
+        files[each.day].append(each)
+    return files
+
+
+def table_day(table: Table, day: date) -> TableDay:
     """What a table holds of one day."""
-    return table_days(table, [day], where)[day]
+    return table_days(table, [day])[day]
 
 
 def days_changed(table: Table, before: int, after: int) -> frozenset[date]:
@@ -100,21 +99,12 @@ def row_count(table: Table) -> int:
     if current is None or current.summary is None:
         return 0
     has_deletes = int(current.summary["total-delete-files"] or 0)
-    return _rows(table.scan().plan_files()) if has_deletes else int(current.summary["total-records"] or 0)
+    return count_rows(table_files(table)) if has_deletes else int(current.summary["total-records"] or 0)
 
 
 def newest_day(table: Table) -> date:
     """The latest publish day of which the table holds anything."""
-    return max(file_day(task.file) for task in table.scan().plan_files())
-
-
-def _rows(tasks: Iterable[FileScanTask]) -> int:
-    """The rows of these files: theirs by their own count, less the positions that are deleted, each of them once."""
-    held, deletes = 0, {}
-    for task in tasks:
-        held += task.file.record_count
-        deletes.update({file.file_path: file.record_count for file in task.delete_files})
-    return held - sum(deletes.values())
+    return max(each.day for each in table_files(table))
 
 
 def published_on(first: date, last: date) -> BooleanExpression:
@@ -126,11 +116,6 @@ def published_on(first: date, last: date) -> BooleanExpression:
     )
 
 
-def file_day(file: DataFile) -> date:
-    """The publish day of a file's rows."""
-    return NO_DAY + timedelta(days=file.partition[len(file.partition) - 1] or 0)
-
-
 def has_rows_without_day(table: Table) -> bool:
     """Whether somebody has put rows into a table that stand on no publish day."""
-    return any(True for _ in table.scan(row_filter=IsNull(term="publish_time")).plan_files())
+    return any(each.day == NO_DAY for each in table_files(table))

@@ -3,7 +3,7 @@
 | every | what | where |
 |---|---|---|
 | night | `rewrite_data_files`, to files of up to 256 MB | a partition has `MANY_FILES` or more that are small |
-| night | `rewrite_manifests` | more than `MANY_MANIFESTS`; otherwise where they stand for topics (`manifests.py`) |
+| night | `rewrite_manifests` | more than `MANY_MANIFESTS` |
 | night | `expire_snapshots` | any of them is of no use (`expirable`) |
 | week | `rewrite_position_delete_files` | any row is deleted by its position |
 | week | `remove_orphan_files` | everywhere: files that no snapshot refers to, once they are 72 hours old |
@@ -24,11 +24,10 @@ from pyspark.sql import Row, SparkSession
 
 from leanops.commits import checkpoint_of, last_build
 from leanops.inventory import row_count
-from leanops.manifests import arrange
 from leanops.names import CATALOG, NEXT, Layer
 from leanops.names import table as table_name
 from leanops.slices import sized
-from leanops.tables import SNAPSHOTS, find_table, is_by_topic
+from leanops.tables import SNAPSHOTS, find_table
 
 YOUNG = timedelta(hours=6)
 """Whoever reads a table may be at it for so long."""
@@ -63,9 +62,7 @@ def maintain_nightly(
         done["files_compacted"] = said["rewritten_data_files_count"]
         table.refresh()
     current = table.current_snapshot()
-    if is_by_topic(table):
-        arrange(table)
-    elif current and len(current.manifests(table.io)) > MANY_MANIFESTS:
+    if current and len(current.manifests(table.io)) > MANY_MANIFESTS:
         [said] = _call(sessions, "rewrite_manifests", table, use_caching="false")
         done["manifests_rewritten"] = said["rewritten_manifests_count"]
         table.refresh()
@@ -143,5 +140,5 @@ def _call(sessions: Sessions, procedure: str, table: Table, rows: int = 0, **arg
     said = {"table": f"'{'.'.join((CATALOG, *table.name()))}'", **arguments}
     text = ", ".join(f"{name} => {value}" for name, value in said.items())
     spark = sessions()
-    with sized(spark, rows):
-        return spark.sql(f"CALL {CATALOG}.system.{procedure}({text})").collect()
+    sized(spark, rows)
+    return spark.sql(f"CALL {CATALOG}.system.{procedure}({text})").collect()

@@ -25,8 +25,9 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
+from leanops.batch.isolation import Jobs
+from leanops.batch.topics import TopicBuild, TopicTables, built_or_raised
 from leanops.commits import current_id, replace_rows
 from leanops.contracts.model import Contract
 from leanops.curated.build import build_curated
@@ -34,7 +35,7 @@ from leanops.curated.table import reshape_curated_table
 from leanops.errors import RebuildRefused
 from leanops.inventory import row_count
 from leanops.ledger.account import Account
-from leanops.ledger.draw_up import draw_up
+from leanops.ledger.draw_up import LedgerRequest, draw_up
 from leanops.names import ERRORS, SOURCE, Layer, spark_table, table
 from leanops.ops.drift_log import DRIFT_LOG, log_drift
 from leanops.standardized.build import build_standardized
@@ -78,13 +79,14 @@ class TopicBranch:
         """Build both layers for the contract and draw up their ledger. `RebuildRefused` when it does not close."""
         before = self._rows()
         self._reshape(contract)
-        for layer, build in zip(LAYERS, (build_standardized, build_curated), strict=True):
-            say(f"building {layer} beside what readers see")
-            build(lambda: self.spark, self.branch, self.topic, contract)
+        topic = TopicBuild(TopicTables(self.branch, self.topic), contract)
+        jobs = Jobs(lambda: self.spark)
+        say(f"building {Layer.STANDARDIZED} beside what readers see")
+        built_or_raised(build_standardized(jobs, self.branch, [topic])[self.topic])
+        say(f"building {Layer.CURATED} beside what readers see")
+        built_or_raised(build_curated(jobs, self.branch, [topic])[self.topic])
         say("drawing up the ledger of what was built")
-        accounts = [
-            each for layer in LAYERS for each in draw_up(lambda: self.spark, self.branch, self.topic, contract, layer)
-        ]
+        accounts = self._accounts(contract)
         if wrong := [each for each in accounts if not each.is_clean]:
             days = ", ".join(f"{each.layer} of {each.day} ({each.findings.count:,} rows)" for each in wrong[:5])
             raise RebuildRefused(
@@ -105,14 +107,14 @@ class TopicBranch:
                 continue
             if there is not None and current_id(there) != self.base[layer]:
                 raise overtaken(there)
-            is_own = F.col("topic_name") == self.topic
-            replace_rows(read(ERRORS[layer]).where(is_own), spark_table(ERRORS[layer], self.topic), is_own)
+            own = f"topic_name = '{self.topic}'"
+            replace_rows(read(ERRORS[layer]).where(own), spark_table(ERRORS[layer], self.topic), own)
             if there is None:
                 self.live.register_table(table(layer, self.topic), built.metadata_location)
             else:
                 _publish(self.live, there, built, self.base[layer])
         standardized = self.live.load_table(table(Layer.STANDARDIZED, self.topic))
-        log_drift(self.live, self.topic, plan_of(standardized, contract))
+        log_drift(self.live, {self.topic: plan_of(standardized.schema(), contract).columns})
 
     def _reshape(self, contract: Contract) -> None:
         """Drop the columns that the contract has no place for."""
@@ -121,6 +123,13 @@ class TopicBranch:
             reshape_standardized_table(standardized)
         if curated:
             reshape_curated_table(curated, contract)
+
+    def _accounts(self, contract: Contract) -> list[Account]:
+        """What the ledger says of the tables as they stand, loaded anew: what a build tells of them is not asked."""
+        tables = TopicTables(self.branch, self.topic)
+        requests = [LedgerRequest(tables, contract, layer) for layer in LAYERS]
+        drawn = draw_up(Jobs(lambda: self.spark), self.branch, requests)
+        return [each for layer in LAYERS for each in built_or_raised(drawn[self.topic, layer])]
 
     def _rows(self) -> dict[Layer, int]:
         tables = _tables(self.branch, self.topic)

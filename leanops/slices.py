@@ -1,31 +1,36 @@
 """Which rows a build reads, and how large it therefore is."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from functools import reduce
+from weakref import WeakKeyDictionary
 
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThan, LessThanOrEqual, Or
+from pyiceberg.expressions import And, BooleanExpression, GreaterThan, LessThanOrEqual, Or
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from leanops.inventory import published_on
+from leanops.table_files import TableFile
 
 SMALL = 5_000
-"""Up to so many rows are brought here, and tables are asked for their very keys; beyond, Spark joins with all rows."""
+"""Up to so many rows take less time to be worked on than a query takes to be compiled."""
 
 _ROWS_PER_SHUFFLE_PARTITION = 250_000
 _LAST = 2**62
 _LEAST_PARTITIONS = 4
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_FACTORY_MODE = "spark.sql.codegen.factoryMode"
 _FOR_FEW = {
     _SHUFFLE_PARTITIONS: "1",
     # To compile a query, and to plan it anew after each stage, takes longer than to work on a few thousand rows.
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    _FACTORY_MODE: "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
 }
+
+_settings: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
+"""What sessions were set to."""
 
 
 @dataclass(frozen=True)
@@ -83,20 +88,18 @@ class Slice:
         landed = [f"(landing_seq > {self.after} AND landing_seq <= {self.upto})"] if self.rows_landed > 0 else []
         return f"({' OR '.join([*landed, *([self.on_days] if self.days else [])])})"
 
-    @property
-    def place_filter(self) -> BooleanExpression:
-        """The same as PyIceberg asks for it."""
-        if self.is_whole:
-            return AlwaysTrue()
-        landed: BooleanExpression = And(
-            GreaterThan(term="landing_seq", value=self.after), LessThanOrEqual(term="landing_seq", value=self.upto)
-        )
-        return reduce(Or, (published_on(day, day) for day in sorted(self.days)), landed)
+    def may_be_in(self, file: TableFile) -> bool:
+        """Whether a file may hold such rows."""
+        return file.may_hold(self.after, self.upto) or (file.day in self.days and file.may_hold(-1, self.upto))
 
-    def is_place_of(self, landing_seq: int | None, publish_time: datetime | None) -> bool:
-        """Whether an error stands there."""
-        is_of_day = publish_time is not None and publish_time.date() in self.days
-        return self.is_whole or is_of_day or self.after < (landing_seq or 0) <= self.upto
+    def may_be_in_or_later(self, file: TableFile) -> bool:
+        """Whether a file may hold such rows, or any that landed later."""
+        return file.may_hold(self.after, _LAST) or file.day in self.days
+
+    def may_be_beside(self, file: TableFile) -> bool:
+        """Whether a file may hold other rows that had landed by then."""
+        is_inside = file.day in self.days or (file.first_seq is not None and file.first_seq > self.after)
+        return file.may_hold(-1, self.upto) and not is_inside
 
     @property
     def filter(self) -> BooleanExpression:
@@ -125,18 +128,18 @@ def _published_on(day: date) -> str:
     return f"(publish_time >= {start} AND publish_time < {end})"
 
 
-@contextmanager
-def sized(spark: SparkSession, rows: int) -> Iterator[None]:
-    """The session as so many rows need it: its own settings are for neither few nor many."""
+def sized(spark: SparkSession, rows: int) -> None:
+    """Set the session as so many rows need it, if it is not: its own settings are for neither few nor many.
+
+    What is set stays set, for every setting is a call to the server, and most builds are of a size.
+    """
     if rows <= SMALL:
         wanted = _FOR_FEW
     else:
-        wanted = {_SHUFFLE_PARTITIONS: str(max(_LEAST_PARTITIONS, rows // _ROWS_PER_SHUFFLE_PARTITION))}
-    usual = {name: spark.conf.get(name) for name in wanted}
+        partitions = max(_LEAST_PARTITIONS, rows // _ROWS_PER_SHUFFLE_PARTITION)
+        wanted = {**dict.fromkeys(_FOR_FEW, "true"), _FACTORY_MODE: "FALLBACK", _SHUFFLE_PARTITIONS: str(partitions)}
+    held = _settings.setdefault(spark, {})
     for name, value in wanted.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, before in usual.items():
-            spark.conf.set(name, str(before))
+        if held.get(name) != value:
+            spark.conf.set(name, value)
+            held[name] = value

@@ -14,6 +14,8 @@ from pyiceberg.exceptions import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform
 
 from leanops.errors import BuildOvertaken, RowsForeign
 
@@ -58,12 +60,16 @@ SHARED: Mapping[str, str] = {
 }
 """Of tables that all topics commit to."""
 
-BY_TOPIC: Mapping[str, str] = {
+ERRORS_OF_TOPICS: Mapping[str, str] = {
     **SHARED,
-    # Put together by size, they would hold all topics: `leanops/manifests.py` puts those of neighbours together.
-    _MERGES: "false",
+    # Spark writes one file a day and run, in which each topic's rows stand together.
+    "write.distribution-mode": "hash",
+    # An error that is closed writes a position that is deleted, and not its whole day again.
+    **{f"write.{change}.mode": "merge-on-read" for change in ("delete", "update", "merge")},
+    # Two runs never change errors of one topic: each of its builds holds the topic.
+    **{f"write.{change}.isolation-level": "snapshot" for change in ("delete", "update", "merge")},
 }
-"""Of such tables whose first partition field is the topic."""
+"""Of the tables of what did not make it into a layer, by publish day and sorted by topic."""
 
 LANDED: Mapping[str, str] = {**PROPERTIES, **_found_by("message_id")}
 """Of tables of messages as they landed. Landing writes files like that by itself; a compaction has to be told."""
@@ -104,11 +110,6 @@ def _retry(table: Table, how: Mapping[str, str]) -> None:
     table.metadata = table.metadata.model_copy(update={"properties": {**table.properties, **how}})
 
 
-def is_by_topic(table: Table) -> bool:
-    """Whether a table's manifests are arranged by topic."""
-    return table.properties.get(_MERGES) == "false"
-
-
 def overtaken(table: Table) -> BuildOvertaken:
     """What is raised when somebody else was faster."""
     return BuildOvertaken(
@@ -139,11 +140,13 @@ def ensure_table(
     schema: Schema,
     spec: PartitionSpec,
     properties: Mapping[str, str] = PROPERTIES,
+    sorted_by: str | None = None,
 ) -> Table:
     """The table, created first if it is not there. Whoever is second to create it gets the first one's."""
     if there := find_table(catalog, identifier):
         return there
-    create = partial(catalog.create_table, identifier, schema, partition_spec=spec, properties=dict(properties))
+    order = _sort_order(schema, sorted_by)
+    create = partial(catalog.create_table, identifier, schema, None, spec, order, dict(properties))
     try:
         try:
             return create()
@@ -153,3 +156,30 @@ def ensure_table(
             return create()
     except TableAlreadyExistsError:
         return catalog.load_table(identifier)
+
+
+def _sort_order(schema: Schema, column: str | None) -> SortOrder:
+    if column is None:
+        return UNSORTED_SORT_ORDER
+    return SortOrder(
+        SortField(schema.find_field(column).field_id, IdentityTransform(), null_order=NullOrder.NULLS_FIRST)
+    )
+
+
+def ensure_errors_of_topics(
+    catalog: Catalog, identifier: tuple[str, str], schema: Schema, spec: PartitionSpec
+) -> Table:
+    """A table of all topics' errors. One of old, partitioned by topic too, is partitioned anew."""
+    made = ensure_table(catalog, identifier, schema, spec, ERRORS_OF_TOPICS, sorted_by="topic_name")
+    if len(made.spec().fields) > len(spec.fields):
+        _migrate(made)
+    return made
+
+
+def _migrate(made: Table) -> None:
+    with made.transaction() as transaction:
+        transaction.set_properties(dict(ERRORS_OF_TOPICS))
+        with transaction.update_spec() as update:
+            update.remove_field("topic_name")
+        with transaction.update_sort_order() as order:
+            order.asc("topic_name", IdentityTransform(), NullOrder.NULLS_FIRST)

@@ -11,23 +11,26 @@ They are drawn up after a build for the days that it touched: over all rows of t
 over the rows that the build took in. Every night `ops/reconciliation_log` draws them up over all days.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from leanops.contracts.model import Contract
-from leanops.names import SOURCE, Layer, table
+from leanops.names import SOURCE, Layer
 from leanops_assets.metadata import markdown_table
 from leanops_assets.specs import asset_key
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyspark.sql import SparkSession
 
+    from leanops.batch.isolation import Jobs
+    from leanops.batch.topics import Outcome, TopicTables
     from leanops.ledger.account import Account, Findings
+    from leanops.ledger.draw_up import LedgerRequest
     from leanops.slices import Slice
 
 _CHECKS = {
@@ -44,6 +47,22 @@ _CHECKS = {
 }
 _ROWS_IN_FULL = 200_000
 """Days of so many rows together are looked at in full after a build."""
+
+
+@dataclass(frozen=True)
+class DaysToCheck:
+    """Days of one layer of a topic that are to be checked."""
+
+    tables: "TopicTables"
+    contract: Contract
+    layer: Layer
+    days: frozenset[date]
+    new: "Slice | None" = None
+    """The rows that a build has just taken in: only these are looked at where the days hold many."""
+
+    @property
+    def topic(self) -> str:
+        return self.tables.topic
 
 
 @dataclass(frozen=True)
@@ -92,50 +111,81 @@ def check_specs(layer: Layer, topic: str, days: dg.DailyPartitionsDefinition) ->
 
 
 def check_days(
-    sessions: "Callable[[], SparkSession]",
-    catalog: "Catalog",
-    topic: str,
-    contract: Contract,
-    layer: Layer,
-    days: Collection[date],
-    new: "Slice | None" = None,
-) -> Iterator[Verdict]:
-    """The verdicts on some days: over all their rows, or over the `new` ones where the days hold many."""
+    jobs: "Jobs", catalog: "Catalog", to_check: Sequence[DaysToCheck]
+) -> "dict[tuple[str, Layer], Outcome[list[Verdict]]]":
+    """The verdicts on some days of any number of topics and layers, all of them asked about at once.
+
+    What is wrong with one topic is its own outcome.
+    """
+    from leanops.batch.topics import each_topic
+    from leanops.ledger.draw_up import LedgerRequest, draw_up
+
+    asked = {(each.topic, each.layer): each for each in to_check}
+    planned = {
+        (topic, layer): request
+        for layer in SOURCE
+        for topic, request in each_topic([each for each in to_check if each.layer is layer], _ledger_request).items()
+    }
+    failed = {which: request for which, request in planned.items() if isinstance(request, Exception)}
+    requests = [request for request in planned.values() if isinstance(request, LedgerRequest)]
+    drawn = draw_up(jobs, catalog, requests)
+    accounts = {
+        which: [account for account in found if account.day in asked[which].days]
+        for which, found in drawn.items()
+        if not isinstance(found, Exception)
+    }
+    failed |= {which: found for which, found in drawn.items() if isinstance(found, Exception)}
+    return failed | _verdicts(jobs, catalog, asked, accounts)
+
+
+def _ledger_request(to_check: DaysToCheck) -> "LedgerRequest":
+    """All rows of the days, or the new ones where the days hold many."""
     from leanops.inventory import table_days
-    from leanops.ledger.draw_up import draw_up
+    from leanops.ledger.draw_up import LedgerRequest
     from leanops.slices import Slice
-    from leanops.tables import find_table
 
-    source = find_table(catalog, table(SOURCE[layer], topic))
-    if source is None:
-        return
-    part = Slice.of_days(days)
-    if new is not None and sum(day.rows for day in table_days(source, days).values()) > _ROWS_IN_FULL:
-        part = new
-    accounts = draw_up(sessions, catalog, topic, contract, layer, part)
-    yield from verdicts(sessions, catalog, contract, [each for each in accounts if each.day in days])
+    request = LedgerRequest(to_check.tables, to_check.contract, to_check.layer, Slice.of_days(to_check.days))
+    if to_check.new is None or request.source is None:
+        return request
+    rows = sum(day.rows for day in table_days(request.source, to_check.days).values())
+    return request if rows <= _ROWS_IN_FULL else replace(request, part=to_check.new)
 
 
-def verdicts(
-    sessions: "Callable[[], SparkSession]", catalog: "Catalog", contract: Contract, accounts: "Iterable[Account]"
-) -> Iterator[Verdict]:
-    """What the checks of one layer say of the days of its accounts."""
+def _verdicts(
+    jobs: "Jobs",
+    catalog: "Catalog",
+    asked: Mapping[tuple[str, Layer], DaysToCheck],
+    accounts: "Mapping[tuple[str, Layer], Sequence[Account]]",
+) -> "dict[tuple[str, Layer], Outcome[list[Verdict]]]":
+    """What the checks say of the days of accounts. The errors and the log of drift are read once for all topics."""
     from leanops.ledger.cde import cde_violations
     from leanops.ops.drift_log import new_columns
 
-    accounts = list(accounts)
-    missing: Mapping[date, Mapping[str, int]] = {}
-    unknown: list[str] = []
-    if accounts and accounts[0].layer is Layer.CURATED:
-        missing = cde_violations(sessions, catalog, accounts)
-    elif accounts:
-        unknown = new_columns(catalog, accounts[0].topic, contract)
-    for account in accounts:
-        yield from ledger_verdicts(account, contract)
-        if account.layer is Layer.CURATED:
-            yield cde_verdict(account, contract, missing.get(account.day, {}))
-        else:
-            yield _drift(account, unknown)
+    curated = [each for (_, layer), found in accounts.items() if layer is Layer.CURATED for each in found]
+    with jobs.limit([each.topic for each in curated], 0) if _has_open_errors(curated) else nullcontext():
+        missing = cde_violations(jobs.sessions, curated)
+    of_drift = [
+        asked[topic, layer] for (topic, layer), found in accounts.items() if layer is not Layer.CURATED and found
+    ]
+    unknown = new_columns(catalog, {each.topic: (each.tables.curated, each.contract) for each in of_drift})
+    verdicts: dict[tuple[str, Layer], Outcome[list[Verdict]]] = {}
+    for (topic, layer), found in accounts.items():
+        contract = asked[topic, layer].contract
+        verdicts[topic, layer] = [
+            verdict
+            for account in found
+            for verdict in (
+                *ledger_verdicts(account, contract),
+                cde_verdict(account, contract, missing.get((topic, account.day), {}))
+                if layer is Layer.CURATED
+                else _drift(account, unknown[topic]),
+            )
+        ]
+    return verdicts
+
+
+def _has_open_errors(accounts: "Sequence[Account]") -> bool:
+    return any(each.fates["open_errors"] for each in accounts)
 
 
 def ledger_verdicts(account: "Account", contract: Contract) -> Iterator[Verdict]:

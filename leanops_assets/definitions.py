@@ -33,6 +33,7 @@ def defs() -> dg.Definitions:
         build_dlq_retention_job,
     )
     from leanops_assets.raw.drain_job import build_drain_job, build_drain_sensor
+    from leanops_assets.run_batch import BatchResource
     from leanops_assets.schedules import schedules
     from leanops_assets.sensors import build_tick_sensor, run_log
     from leanops_resources.dagster_resources import embedded_resources
@@ -77,6 +78,6 @@ def defs() -> dg.Definitions:
             contracts_sensor,
             build_graph_sensor(planned, settings),
         ],
-        resources=embedded_resources(settings),
+        resources={**embedded_resources(settings), "batch": BatchResource()},
         executor=dg.in_process_executor,
     )

@@ -12,15 +12,19 @@ import dagster as dg
 
 from leanops.contracts.manifest import Manifest, Topic
 from leanops.errors import quoted
+from leanops.names import Layer
 from leanops.settings import Settings
-from leanops_assets.curated.assets import build_curated_assets
+from leanops_assets.curated.assets import build_curated_assets, curate
 from leanops_assets.raw.assets import build_raw_assets
-from leanops_assets.standardized.assets import build_standardized_assets
+from leanops_assets.standardized.assets import build_standardized_assets, standardize
 
 # Code references and partitioned checks are worth having before Dagster calls them finished; one line per topic saying
 # so is not.
 for unfinished in (dg.BetaWarning, dg.PreviewWarning):
     warnings.filterwarnings("ignore", category=unfinished)
+
+
+LAYER_BUILDS = {Layer.STANDARDIZED: standardize, Layer.CURATED: curate}
 
 
 @dataclass(frozen=True)
@@ -44,29 +48,29 @@ def define_topics(manifest: Manifest, settings: Settings) -> DefinedTopics:
     problems: dict[str, str] = {}
     for topic in manifest.topics:
         try:
-            assets += _topic_assets(topic, settings)
+            assets += _topic_assets(topic, manifest, settings)
             defined.append(topic)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one topic, the others are in the graph
             problems[topic.name] = _describe(topic, error)
             buffering = Topic(name=topic.name, contract_problem=problems[topic.name])
             try:
-                assets += _topic_assets(buffering, settings)
+                assets += _topic_assets(buffering, manifest, settings)
                 defined.append(buffering)
             except Exception:  # noqa: BLE001, S112 - the reason is known already
                 continue
     return DefinedTopics(assets, Manifest(topics=tuple(defined)), problems)
 
 
-def _topic_assets(topic: Topic, settings: Settings) -> list[dg.AssetsDefinition]:
+def _topic_assets(topic: Topic, manifest: Manifest, settings: Settings) -> list[dg.AssetsDefinition]:
     """All steps of a topic, or none."""
-    return list(_steps(topic, settings))
+    return list(_steps(topic, manifest, settings))
 
 
-def _steps(topic: Topic, settings: Settings) -> Iterator[dg.AssetsDefinition]:
+def _steps(topic: Topic, manifest: Manifest, settings: Settings) -> Iterator[dg.AssetsDefinition]:
     yield build_raw_assets(topic, settings)
     if topic.contract:
-        yield build_standardized_assets(topic, topic.contract, settings)
-        yield build_curated_assets(topic, topic.contract, settings)
+        yield build_standardized_assets(topic, manifest, settings, LAYER_BUILDS)
+        yield build_curated_assets(topic, manifest, settings, LAYER_BUILDS)
 
 
 def _describe(topic: Topic, error: Exception) -> str:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from leanops.contracts.model import Contract
-from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN, Layer, table
+from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN, Layer
 from leanops_assets.specs import asset_key
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from leanops.curated.binding import BoundColumn
@@ -21,23 +20,18 @@ _NOT_SHOWN = ("ingestion_ts", "landing_seq", OVERFLOW_COLUMN, OBJECTS_COLUMN)
 _PREVIEW_ROWS, _PREVIEW_COLUMNS, _CELL_SIGNS = 5, 8, 40
 
 
-def days_metadata(catalog: "Catalog", layer: Layer, topic: str, days: Collection[date]) -> dict[date, dict[str, Any]]:
-    """What a layer holds of each day, and the columns and the rows of a table that is the topic's own."""
-    from pyiceberg.expressions import AlwaysTrue, EqualTo
-
+def days_metadata(held: "Table", days: Collection[date]) -> dict[date, dict[str, Any]]:
+    """What a table holds of each day, its columns and its rows."""
     from leanops.inventory import table_days
 
-    held = catalog.load_table(table(layer, topic))
-    is_shared = layer in (Layer.PARSE_ERRORS, Layer.ERRORS)
-    where = EqualTo(term="topic_name", value=topic) if is_shared else AlwaysTrue()
-    return shown_days(table_days(held, days, where), None if is_shared else held)
+    return shown_days(table_days(held, days), held)
 
 
-def shown_days(days: "Mapping[date, TableDay]", held: "Table | None") -> dict[date, dict[str, Any]]:
-    """What is shown of these days, and of the whole table where it is the topic's own."""
+def shown_days(days: "Mapping[date, TableDay]", held: "Table") -> dict[date, dict[str, Any]]:
+    """What is shown of these days, and of the whole table."""
     from leanops.inventory import row_count
 
-    whole = {"dagster/row_count": row_count(held), "dagster/column_schema": _columns(held)} if held else {}
+    whole = {"dagster/row_count": row_count(held), "dagster/column_schema": _columns(held)}
     return {
         day: {
             "dagster/partition_row_count": found.rows,
@@ -50,11 +44,10 @@ def shown_days(days: "Mapping[date, TableDay]", held: "Table | None") -> dict[da
     }
 
 
-def preview(catalog: "Catalog", layer: Layer, topic: str, day: date) -> dg.MarkdownMetadataValue:
+def preview(held: "Table", day: date) -> dg.MarkdownMetadataValue:
     """A few rows of a day, with the columns that come first."""
     from leanops.inventory import published_on
 
-    held = catalog.load_table(table(layer, topic))
     names = [field.name for field in held.schema().fields if field.name not in _NOT_SHOWN][:_PREVIEW_COLUMNS]
     scan = held.scan(row_filter=published_on(day, day), selected_fields=tuple(names), limit=_PREVIEW_ROWS)
     rows = scan.to_arrow().select(names).to_pylist()

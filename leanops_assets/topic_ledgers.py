@@ -1,27 +1,34 @@
 """The ledgers of topics, whole or of one day: for the command line, the nightly check and the job in the UI."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from leanops.backoff import Failures
 from leanops.contracts.manifest import Manifest
-from leanops.errors import LedgerImpossible, TopicBusy
+from leanops.contracts.model import Contract
+from leanops.errors import LeanOpsError
 from leanops.names import SOURCE, Layer, table
 from leanops_assets.gates import closed_gate
-from leanops_assets.layer_step import PATIENCE
 from leanops_assets.raw.queue_ledger import QueueAccount, queue_accounts
-from leanops_resources.state.lease import lease
+from leanops_assets.run_batch import WAIT
+from leanops_resources.state.lease import leases
 from leanops_resources.state.store import StateStore
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 
+    from leanops.batch.isolation import Jobs
+    from leanops.batch.topics import Outcome
     from leanops.ledger.account import Account
+    from leanops.ledger.draw_up import Accounts
     from leanops.ledger.pending import PendingRows
+
+_HELD_AT_ONCE = 100
+"""So many topics are held and asked about at once: builds of others go on meanwhile."""
 
 _COLUMNS = (
     "received",
@@ -133,31 +140,73 @@ def topic_ledgers(
     topics: Collection[str] | None = None,
     day: date | None = None,
 ) -> Iterator[TopicLedger]:
-    """Draw up the ledgers of all topics, or of those named. Each topic is held against builds meanwhile."""
-    from leanops.ledger.draw_up import draw_up
-    from leanops.slices import Slice
+    """Draw up the ledgers of all topics, or of those named, some at a time. These are held against builds meanwhile."""
+    from leanops.batch.isolation import Jobs
 
     failures = store.failures()
-    for topic in manifest.topics:
-        if topics is not None and topic.name not in topics:
-            continue
-        queue = tuple(queue_accounts(catalog, store, topic.name, [day] if day else None))
-        if topic.contract is None:
-            why = "its contract cannot be used." if topic.contract_problem else "it waits for a contract."
-            yield TopicLedger(topic.name, queue, _without_contract(catalog, topic.name, day), why)
-            continue
-        try:
-            with lease(store, f"build/{topic.name}", holder, PATIENCE):
-                part = Slice.of_days([day]) if day else None
-                accounts = tuple(
-                    account
-                    for layer in SOURCE
-                    for account in draw_up(sessions, catalog, topic.name, topic.contract, layer, part)
-                )
-            why_not = closed_gate(topic.name, store.gate(topic.name)) or _failed(failures.get(topic.name))
-            yield TopicLedger(topic.name, queue, accounts, why_not)
-        except (TopicBusy, LedgerImpossible) as error:
-            yield TopicLedger(topic.name, queue, problem=str(error))
+    wanted = [topic for topic in manifest.topics if topics is None or topic.name in topics]
+    for at in range(0, len(wanted), _HELD_AT_ONCE):
+        batch = wanted[at : at + _HELD_AT_ONCE]
+        queues = {each.name: tuple(queue_accounts(catalog, store, each.name, [day] if day else None)) for each in batch}
+        contracts = {each.name: each.contract for each in batch if each.contract}
+        drawn = _drawn_up(Jobs(sessions), catalog, store, contracts, holder, day)
+        for topic in batch:
+            queue, found = queues[topic.name], drawn.get(topic.name)
+            if found is None:
+                why = "its contract cannot be used." if topic.contract_problem else "it waits for a contract."
+                yield TopicLedger(topic.name, queue, _without_contract(catalog, topic.name, day), why)
+            elif isinstance(found, Exception):
+                yield TopicLedger(topic.name, queue, problem=_problem(found))
+            else:
+                why_not = closed_gate(topic.name, store.gate(topic.name)) or _failed(failures.get(topic.name))
+                yield TopicLedger(topic.name, queue, tuple(found), why_not)
+
+
+def _drawn_up(
+    jobs: "Jobs",
+    catalog: "Catalog",
+    store: StateStore,
+    contracts: Mapping[str, Contract],
+    holder: str,
+    day: date | None,
+) -> "dict[str, Outcome[list[Account]]]":
+    """The accounts of topics' layers. Topics that somebody else builds are waited for when the others are done."""
+    from leanops.batch.topics import TopicTables
+    from leanops.ledger.draw_up import LedgerRequest, draw_up
+    from leanops.slices import Slice
+
+    done: dict[str, Outcome[list[Account]]] = {}
+    part, todo = Slice.of_days([day]) if day else None, [*contracts]
+    for wait in (timedelta(0), WAIT):
+        if not todo:
+            break
+        names = {f"build/{topic}": topic for topic in todo}
+        with leases(store, names, holder, wait) as held:
+            busy = {names[name]: error for name, error in held.busy.items()}
+            tables = [TopicTables(catalog, topic) for topic in todo if topic not in busy]
+            requests = [LedgerRequest(each, contracts[each.topic], layer, part) for each in tables for layer in SOURCE]
+            drawn = draw_up(jobs, catalog, requests)
+        done |= busy | {each.topic: _both_layers(drawn, each.topic) for each in tables}
+        todo = [*busy]
+    return done
+
+
+def _both_layers(drawn: "Accounts", topic: str) -> "Outcome[list[Account]]":
+    """The accounts of a topic's layers, or what is wrong with one of them."""
+    accounts: list[Account] = []
+    for layer in SOURCE:
+        found = drawn[topic, layer]
+        if isinstance(found, Exception):
+            return found
+        accounts += found
+    return accounts
+
+
+def _problem(error: Exception) -> str:
+    """What Spark or a file system says goes on for pages: its first line has the cause."""
+    if isinstance(error, LeanOpsError):
+        return str(error)
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def _failed(failures: Failures | None) -> str | None:
@@ -168,7 +217,7 @@ def _failed(failures: Failures | None) -> str | None:
 
 def _without_contract(catalog: "Catalog", topic: str, day: date | None) -> "tuple[Account, ...]":
     """What RAW holds that no contract has had built, by day."""
-    from leanops.ledger.draw_up import not_built
+    from leanops.ledger.account import not_built
     from leanops.ledger.pending import built_upto, pending_rows
     from leanops.tables import find_table
 

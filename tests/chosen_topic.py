@@ -13,12 +13,11 @@ from pyspark.sql import SparkSession
 
 from leanops.contracts.model import Contract
 from leanops.contracts.reading import read_contract
-from leanops.curated.build import build_curated
 from leanops.home import Home
-from leanops.ledger.draw_up import draw_up
 from leanops.names import Layer, table
 from leanops.raw.landing import land_file
-from leanops.standardized.build import build_standardized
+from tests.accounting import accounts_of
+from tests.building import curate, standardize
 
 Row = dict[str, Any]
 
@@ -46,8 +45,8 @@ class ChosenTopic:
         land_file(self.catalog, self.topic, file, date(2025, 1, 1))
 
     def build(self, contract: Contract) -> None:
-        for build in (build_standardized, build_curated):
-            build(lambda: self.spark, self.catalog, self.topic, contract)
+        for build in (standardize, curate):
+            build(self.spark, self.catalog, self.topic, contract)
 
     def table(self, layer: Layer) -> Table:
         return self.catalog.load_table(table(layer, self.topic))
@@ -65,7 +64,7 @@ class ChosenTopic:
 
     def assert_closed(self, contract: Contract) -> None:
         for layer in (Layer.STANDARDIZED, Layer.CURATED):
-            accounts = draw_up(lambda: self.spark, self.catalog, self.topic, contract, layer)
+            accounts = accounts_of(self.spark, self.catalog, self.topic, contract, layer)
             assert accounts
             assert all(account.is_clean for account in accounts)
 

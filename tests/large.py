@@ -1,22 +1,15 @@
-"""Tables that are taken for large, whatever they hold."""
-
-import sys
+"""Topics and files that are taken for large, whatever they hold."""
 
 import pytest
 
-from leanops.commits import REWRITTEN_BYTES
-from leanops.few_rows import LOCAL_BYTES
+
+def have_own_jobs(patch: pytest.MonkeyPatch, have: bool = True) -> None:
+    """Whether every topic is built and accounted for by a job of its own, as a large one is."""
+    if have:
+        patch.setattr("leanops.batch.topics.LARGE_BYTES", -1)
 
 
-def build_in_spark(patch: pytest.MonkeyPatch) -> None:
-    """No number of rows is small: builds and ledgers are left to Spark."""
-    for name, module in list(sys.modules.items()):
-        for limit in ("SMALL", "LOCAL_ROWS"):
-            if name.startswith("leanops.") and hasattr(module, limit):
-                patch.setattr(module, limit, -1)
-
-
-def take_for_large(patch: pytest.MonkeyPatch, are_large: bool) -> None:
-    """Whether few rows find tables that are too large to be brought here, and files too large to be written again."""
-    patch.setattr("leanops.few_rows._size", lambda _: LOCAL_BYTES + 1 if are_large else 0)
-    patch.setattr("leanops.commits.REWRITTEN_BYTES", -1 if are_large else REWRITTEN_BYTES)
+def leave_deletions_to_spark(patch: pytest.MonkeyPatch, leave: bool = True) -> None:
+    """Whether files are too large to be written again for some rows that are taken out of them."""
+    if leave:
+        patch.setattr("leanops.batch.write.REWRITTEN_BYTES", -1)

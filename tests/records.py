@@ -10,11 +10,10 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from leanops.contracts.model import Contract
-from leanops.curated.build import build_curated
 from leanops.home import Home
 from leanops.names import Layer, table
 from leanops.raw.landing import land_file
-from leanops.standardized.build import build_standardized
+from tests.building import curate, standardize
 
 CONTRACT = Contract.model_validate(
     {
@@ -66,10 +65,10 @@ class Records:
         land_file(self.catalog, self.name, file, date(2025, 1, 1))
 
     def standardize(self) -> None:
-        build_standardized(lambda: self.spark, self.catalog, self.name, CONTRACT)
+        standardize(self.spark, self.catalog, self.name, CONTRACT)
 
     def curate(self) -> None:
-        build_curated(lambda: self.spark, self.catalog, self.name, CONTRACT)
+        curate(self.spark, self.catalog, self.name, CONTRACT)
 
     def build(self) -> None:
         self.standardize()

@@ -3,9 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from typing import TYPE_CHECKING
+
+from pyiceberg.table.snapshots import Snapshot
 
 from leanops.curated.binding import BoundColumn
 from leanops.slices import Slice
+
+if TYPE_CHECKING:
+    from leanops.curated.planned import Planned
 
 
 @dataclass(frozen=True)
@@ -28,3 +34,32 @@ class CuratedBuild:
     """Rows that stood in the table before and gave way to a later version, valid or broken."""
     broken: int = 0
     errors_by_rule: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        planned: "Planned",
+        snapshot: Snapshot,
+        days: frozenset[date],
+        *,
+        rows: int,
+        invalid: int,
+        updated: int,
+        last_ingestion_ts: int | None,
+        errors_by_rule: Mapping[str, int],
+    ) -> "CuratedBuild":
+        """A build that has published."""
+        return cls(
+            is_new=True,
+            snapshot_id=snapshot.snapshot_id,
+            standardized_snapshot=planned.source_snapshot,
+            bound=planned.binding.bound,
+            days=days,
+            last_ingestion_ts=last_ingestion_ts,
+            part=planned.part,
+            rows_read=rows,
+            written=rows - invalid,
+            updated=updated,
+            broken=invalid,
+            errors_by_rule=errors_by_rule,
+        )

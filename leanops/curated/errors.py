@@ -1,113 +1,123 @@
 """Which contract errors are open: those of rows that stand in Standardized now and break a rule."""
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-from pyiceberg.expressions import And, EqualTo, IsNull, NotEqualTo
-from pyiceberg.table import Table
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from leanops.checkpointed import checkpointed
-from leanops.commits import replace_rows
-from leanops.curated.transform import BROKEN
-from leanops.few_rows import LOCAL_BYTES, few_rows, files_size
+from leanops.curated.planned import Planned
+from leanops.curated.table import ERRORS_SCHEMA
+from leanops.curated.transform import invalid_rows
 from leanops.names import Layer, spark_table
-from leanops.picked import Picked
-from leanops.shared_tables import replace_own
-from leanops.slices import Slice
+
+_COLUMNS = [field.name for field in ERRORS_SCHEMA.fields]
+_SAME = ("topic_name", "message_id")
 
 
-def open_errors(spark: SparkSession, topic: str) -> DataFrame:
-    """The errors of a topic's rows that are broken, and were neither healed nor replaced."""
-    return _errors(spark, topic).where(F.col("closed").isNull())
+def open_errors(spark: SparkSession, topics: Sequence[str]) -> DataFrame:
+    """The errors of the topics' rows that are invalid, and were neither resolved nor replaced."""
+    return errors_of(spark, topics).where(F.col("closed").isNull())
 
 
-def has_errors(spark: SparkSession, topic: str) -> bool:
-    """Whether there are errors of the topic, open or closed."""
-    return bool(_errors(spark, topic).take(1))
+def errors_of(spark: SparkSession, topics: Sequence[str]) -> DataFrame:
+    """The errors of topics, open or closed."""
+    return spark.read.table(spark_table(Layer.ERRORS, "")).where(F.col("topic_name").isin(list(topics)))
 
 
-def close_errors(spark: SparkSession, topic: str, healed: Picked) -> None:
-    """Close the open errors of these rows."""
-    if healed.count:
-        seqs = ", ".join(map(str, healed.few or ()))
-        spark.sql(
-            f"UPDATE {spark_table(Layer.ERRORS, topic)} SET closed = current_timestamp() "  # noqa: S608 - our own words
-            f"WHERE topic_name = '{topic}' AND closed IS NULL AND landing_seq IN ({seqs})"
-        )
+def error_changes(spark: SparkSession, planned: Sequence[Planned], rows: DataFrame) -> DataFrame:
+    """The errors that come, and those that change, as they are from now on; `is_there` tells those that replace some.
 
-
-def merge_errors(spark: SparkSession, topic: str, part: Slice, rows: DataFrame, broken: DataFrame) -> None:
-    """Open an error for each `broken` row, and close those of records whose row among `rows` is not broken so.
-
-    What an unfinished build has left open for messages of this part that are no longer there is closed as well.
+    A row that breaks its contract now has an open error, since it was first seen. An open one is closed when its row
+    was replaced, or validated again and found good; also what an unfinished build has left for messages of its part.
+    A message has one error: where somebody has doubled one of rows that are made anew, the oldest is left.
     """
-    if part.is_whole or part.days:
-        _leave_one_of_each(spark, topic)
-    broken = broken.persist()
-    try:
-        _merge(spark, topic, part, rows, broken)
-    finally:
-        broken.unpersist()
+    invalid = rows.transform(invalid_rows)
+    looked_at = [each for each in planned if each.lost is None or each.lost]
+    if not looked_at:
+        return invalid.select(*_COLUMNS, F.lit(False).alias("is_there"))
+    known = _one_of_each(errors_of(spark, [each.topic for each in looked_at]))
+    known = known.transform(_marked_if_validated_again, spark, looked_at, rows)
+    both = known.select(*_SAME, "copies", "is_again", F.struct(*_COLUMNS).alias("known")).join(
+        invalid.select(*_SAME, F.struct(*_COLUMNS).alias("new")), [*_SAME], "full"
+    )
+    new, old = F.col("new"), F.col("known")
+    is_invalid, is_there = new.isNotNull(), old.isNotNull()
+    is_resolved = F.col("is_again") & old["closed"].isNull()
+    is_doubled = (F.col("copies") > 1) & _in_topics([each for each in looked_at if _is_made_anew(each)])
+    first_seen = F.coalesce(old["first_seen"], new["first_seen"])
+    error = (
+        F.when(is_invalid, new.withField("first_seen", first_seen))
+        .when(is_resolved, old.withField("closed", F.current_timestamp()))
+        .otherwise(old)
+    )
+    changed = both.where(is_invalid | is_resolved | is_doubled)
+    return changed.select(error.alias("error"), is_there.alias("is_there")).select("error.*", "is_there")
 
 
-def _merge(spark: SparkSession, topic: str, part: Slice, rows: DataFrame, broken: DataFrame) -> None:
-    known = open_errors(spark, topic)
-    now = rows.select("idempotency_key", F.lit(True).alias("is_judged"))
-    judged_again = known.join(now, "idempotency_key", "left").where(F.col("is_judged") | F.expr(part.place))
-    healed = judged_again.join(broken, "message_id", "left_anti").select("message_id", F.lit(True).alias("is_healed"))
-    judgement = healed.unionByName(broken, allowMissingColumns=True).alias("judgement")
-    is_healed = F.expr("judgement.is_healed")
+def write_errors(changes: DataFrame, is_any_there: bool) -> None:
+    """Make the table of errors what the changes say, in one commit."""
+    name = spark_table(Layer.ERRORS, "")
+    if not is_any_there:
+        changes.select(*_COLUMNS).writeTo(name).append()
+        return
+    # What is there gives way, wherever and however often it stands, to what it is from now on: two rows of the source.
+    gone = changes.where("is_there").select(*_SAME, F.lit(True).alias("is_gone"))
+    rows = changes.select(*_COLUMNS).unionByName(gone, allowMissingColumns=True).alias("change")
+    is_same = [F.expr(f"errors.{each} = change.{each}") for each in _SAME]
+    is_gone = F.expr("change.is_gone")
     (
-        judgement.mergeInto(
-            spark_table(Layer.ERRORS, topic),
-            F.expr(f"errors.topic_name = '{topic}' AND errors.message_id = judgement.message_id"),
-        )
-        .whenMatched(is_healed)
-        .update({"closed": F.current_timestamp()})
+        rows.mergeInto(name, is_gone & is_same[0] & is_same[1])
         .whenMatched()
-        .update(
-            {name: F.expr(f"judgement.{name}") for name in broken.columns if name not in ("topic_name", "first_seen")}
-        )
-        .whenNotMatched(is_healed.isNull())
-        .insert({name: F.expr(f"judgement.{name}") for name in broken.columns})
+        .delete()
+        .whenNotMatched(is_gone.isNull())
+        .insert({each: F.expr(f"change.{each}") for each in _COLUMNS})
         .merge()
     )
 
 
-def _leave_one_of_each(spark: SparkSession, topic: str) -> None:
-    """A message has one error. Where somebody has doubled one, the oldest is left, and open if any of them is."""
-    known = _errors(spark, topic)
-    if not known.groupBy("message_id").count().where("count > 1").take(1):
-        return
-    oldest = Window.partitionBy("message_id").orderBy(F.col("closed").isNotNull(), "first_seen")
-    one = known.withColumn("place", F.row_number().over(oldest)).where("place = 1").drop("place")
-    replace_rows(checkpointed(one), spark_table(Layer.ERRORS, topic), F.col("topic_name") == topic)
-
-
-def restamp_open_errors(sessions: Callable[[], SparkSession], errors: Table, topic: str, version: int) -> None:
+def restamp_open_errors(spark: SparkSession, versions: Mapping[str, int]) -> None:
     """Open errors are of the contract's version in force, also where it says the same of rows as the one before."""
-    is_open = And(EqualTo(term="topic_name", value=topic), IsNull(term="closed"))
-    is_stale = And(is_open, NotEqualTo(term="contract_version", value=version))
-    if files_size(errors, is_stale) > LOCAL_BYTES:
-        sessions().sql(
-            f"UPDATE {spark_table(Layer.ERRORS, topic)} SET contract_version = {version} "  # noqa: S608 - our own words
+    for topic, version in versions.items():
+        spark.sql(
+            f"UPDATE {spark_table(Layer.ERRORS, '')} SET contract_version = {version} "  # noqa: S608 - our own words
             f"WHERE topic_name = '{topic}' AND closed IS NULL AND contract_version <> {version}"
         )
-        return
-    rows = few_rows(errors, [field.name for field in errors.schema().fields], is_stale)
-    if rows.num_rows:
-        versions = pa.array([version] * rows.num_rows, pa.int32())
-        place = rows.column_names.index("contract_version")
-        replace_own(errors, rows.set_column(place, "contract_version", versions), is_stale)
 
 
-def count_by_rule(broken: DataFrame) -> dict[str, int]:
-    """How often each rule of each column is broken."""
-    found = broken.select(F.explode(BROKEN).alias("broken")).groupBy("broken.column", "broken.rule").count()
-    return {f"{row['column']}: {row['rule']}": row["count"] for row in sorted(found.collect())}
+def _one_of_each(known: DataFrame) -> DataFrame:
+    """One error of each message: an open one if there is any, and the oldest of these; and how many there were."""
+    message = Window.partitionBy(*_SAME)
+    place = F.row_number().over(message.orderBy(F.col("closed").isNotNull(), "first_seen"))
+    counted = known.withColumns({"place": place, "copies": F.count("*").over(message)})
+    return counted.where("place = 1").drop("place")
 
 
-def _errors(spark: SparkSession, topic: str) -> DataFrame:
-    return spark.read.table(spark_table(Layer.ERRORS, topic)).where(F.col("topic_name") == topic)
+def _marked_if_validated_again(
+    known: DataFrame, spark: SparkSession, planned: Sequence[Planned], rows: DataFrame
+) -> DataFrame:
+    """Errors, and whether their rows were replaced, or their records validated again."""
+    named = [(each.topic, seq) for each in planned for seq in each.lost or ()]
+    unnamed = [each for each in planned if each.lost is None]
+    is_again = F.lit(False)
+    if named:
+        topics, seqs = zip(*named, strict=True)
+        lost = spark.createDataFrame(pa.table({"topic_name": topics, "landing_seq": pa.array(seqs, pa.int64())}))
+        lost = F.broadcast(lost.withColumn("is_lost", F.lit(True)))
+        known = known.join(lost, ["topic_name", "landing_seq"], "left")
+        is_again = is_again | F.col("is_lost")
+    if unnamed:
+        records = rows.select(F.col("topic").alias("topic_name"), "idempotency_key", F.lit(True).alias("is_judged"))
+        known = known.join(records.distinct(), ["topic_name", "idempotency_key"], "left")
+        # A text: Spark Connect cannot send hundreds of conditions that are nested in each other.
+        places = " OR ".join(f"(topic_name = '{each.topic}' AND {each.part.place})" for each in unnamed)
+        is_again = is_again | (_in_topics(unnamed) & (F.col("is_judged") | F.expr(places)))
+    return known.withColumn("is_again", F.coalesce(is_again, F.lit(False)))
+
+
+def _in_topics(planned: Sequence[Planned]) -> Column:
+    return F.col("topic_name").isin([each.topic for each in planned])
+
+
+def _is_made_anew(planned: Planned) -> bool:
+    return planned.part.is_whole or bool(planned.part.days)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from leanops.commits import current_id
 from leanops.contracts.model import Contract
 from leanops.curated.binding import BoundColumn, bound_columns
-from leanops.curated.transform import BROKEN, RULES, judged
+from leanops.curated.transform import BROKEN, Binding, rows_of, validated
 from leanops.errors import RehearsalImpossible
 from leanops.inventory import table_days
 from leanops.names import DAY_FIELD, Layer, spark_table, table
@@ -149,11 +149,11 @@ def rehearse(
     whole = spark.read.option("versionAsOf", str(current_id(source))).table(spark_table(Layer.STANDARDIZED, topic))
     today, columns = active or contract, flat_columns(source.schema())
     bound = bound_columns(contract, columns)
-    both = [*bound, *map(_as_today, bound_columns(today, columns))]
-    rows = whole.where(Slice.of_days(held).condition).transform(_judged_by_both, contract, both)
-    with sized(spark, sum(held.values())):
-        found = _Found.among(rows)
-        samples = found.samples(rows)
+    both = Binding(topic, contract, [*bound, *map(_as_today, bound_columns(today, columns))])
+    rows = whole.where(Slice.of_days(held).condition).transform(_validated_by_both, both)
+    sized(spark, sum(held.values()))
+    found = _Found.among(rows)
+    samples = found.samples(rows)
 
     counts = found.counts
     return Rehearsal(
@@ -191,13 +191,13 @@ def _as_today(bound: BoundColumn) -> BoundColumn:
     return replace(bound, column=named)
 
 
-def _judged_by_both(standardized: DataFrame, contract: Contract, both: Sequence[BoundColumn]) -> DataFrame:
-    """Every row, the rules of `contract` that it breaks, and whether it breaks one of today's."""
-    return standardized.transform(judged, contract, both).select(
+def _validated_by_both(standardized: DataFrame, both: Binding) -> DataFrame:
+    """Every row, the rules of the contract that it breaks, and whether it breaks one of today's."""
+    return validated(rows_of(standardized, both), [both]).select(
         "message_id",
         "landing_seq",
-        F.filter(RULES, lambda rule: ~_is_todays(rule)).alias(BROKEN),
-        F.exists(RULES, _is_todays).alias(_FAILS_TODAY),
+        F.filter(BROKEN, lambda rule: ~_is_todays(rule)).alias(BROKEN),
+        F.exists(BROKEN, _is_todays).alias(_FAILS_TODAY),
     )
 
 

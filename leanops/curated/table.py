@@ -7,7 +7,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.transforms import DayTransform
 from pyiceberg.types import (
     BooleanType,
     DateType,
@@ -24,12 +24,13 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from leanops.batch.topics import TopicTables
 from leanops.commits import checkpoint_of
 from leanops.contracts.column_types import ColumnType
 from leanops.contracts.model import Contract
 from leanops.errors import ContractBreaking
 from leanops.names import DAY_FIELD, Layer, table
-from leanops.tables import BY_TOPIC, KEYED, ensure_table
+from leanops.tables import KEYED, ensure_errors_of_topics, ensure_table
 
 _ICEBERG_TYPES: dict[str, IcebergType] = {
     "STRING": StringType(),
@@ -71,15 +72,15 @@ ERRORS_SCHEMA = Schema(
     NestedField(13, "closed", TimestamptzType(), doc="When a later version healed or replaced it; NULL while open"),
     NestedField(14, "landing_seq", LongType(), doc="Order of landing within the topic"),
 )
-ERRORS_PARTITIONS = PartitionSpec(
-    PartitionField(3, 1000, IdentityTransform(), "topic_name"),
-    PartitionField(4, 1001, DayTransform(), DAY_FIELD),
-)
+ERRORS_PARTITIONS = PartitionSpec(PartitionField(4, 1000, DayTransform(), DAY_FIELD))
 
 
-def ensure_curated_table(catalog: Catalog, topic: str, contract: Contract) -> Table:
+def ensure_curated_table(tables: TopicTables, contract: Contract) -> Table:
     """The topic's table, with every column of the contract: added where it is missing, widened where it has grown."""
-    made = ensure_table(catalog, table(Layer.CURATED, topic), curated_schema(contract), CURATED_PARTITIONS, KEYED)
+    topic, made = tables.topic, tables.curated
+    if made is None:
+        name, schema = table(Layer.CURATED, topic), curated_schema(contract)
+        made = tables.curated = ensure_table(tables.catalog, name, schema, CURATED_PARTITIONS, KEYED)
     there = {field.name: field.field_type for field in made.schema().fields}
     changed = [field for field in curated_schema(contract).fields if there.get(field.name) != field.field_type]
     if changed:
@@ -135,7 +136,7 @@ def in_force_since(made: Table | None, contract: Contract) -> str | None:
 
 def ensure_errors_table(catalog: Catalog) -> Table:
     """The one table of all topics' contract errors."""
-    return ensure_table(catalog, table(Layer.ERRORS, ""), ERRORS_SCHEMA, ERRORS_PARTITIONS, BY_TOPIC)
+    return ensure_errors_of_topics(catalog, table(Layer.ERRORS, ""), ERRORS_SCHEMA, ERRORS_PARTITIONS)
 
 
 def curated_schema(contract: Contract) -> Schema:

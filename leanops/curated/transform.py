@@ -1,9 +1,17 @@
-"""Standardized to Curated, one function per step of the spec, each from DataFrame to DataFrame."""
+"""Standardized to Curated, one function per step of the spec, each from DataFrame to DataFrame, over any topics.
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+A row has the texts of its columns as a list, and each topic's contract says which of them fill which of its columns. So
+however many columns a contract has, and however many contracts there are, each type is cast in one place of the plan.
+"""
 
-from pyspark.sql import Column, DataFrame
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, LongType, StringType, StructType, TimestampType
 
 from leanops.blank import blank
 from leanops.contracts.model import Contract
@@ -19,123 +27,223 @@ BROKEN = "broken_rules"
 AN_OBJECT = "{…}"
 """What is told of a field that is an object, where the contract has a column."""
 
-# While rows are judged: no column of a contract begins with an underscore.
-RULES = "_broken_rules"
-IS_BROKEN = "_is_broken"
-_OBJECTS = "_objects"
+IS_INVALID = "is_invalid"
+ROW = (
+    StructType()
+    .add("topic", StringType())
+    .add("message_id", StringType())
+    .add("idempotency_key", StringType())
+    .add("publish_time", TimestampType())
+    .add("ingestion_ts", LongType())
+    .add("landing_seq", LongType())
+    .add(OBJECTS_COLUMN, StringType())
+    .add("envelope", ArrayType(StringType()))
+    .add("texts", ArrayType(StringType()))
+)
+"""A row of Standardized: the texts of the envelope's columns, and of those that fill the contract's."""
+
 _RULE = "struct<column: string, rule: string, value: string>"
+_COLUMN = (
+    "struct<name: string, kind: string, own_kind: string, is_string: boolean, cde: boolean, default: string, "
+    "place: string, path: array<string>, fields: array<int>, below: array<int>>"
+)
 
 
-def judged(
-    standardized: DataFrame, contract: Contract, bound: Sequence[BoundColumn], held: Collection[str] | None = None
-) -> DataFrame:
-    """Every row with the contract's columns, typed, whether it breaks a rule, and every rule that it breaks.
+@dataclass(frozen=True)
+class Binding:
+    """A topic's contract, bound to columns of Standardized."""
 
-    Where it is not said which columns are `held`, Spark is asked. Each text is cast once. The list of rules is apart
-    from whether there is one: Spark cannot compile a list, and does not look at it where only rows that are kept are
-    asked for.
-    """
-    held = standardized.columns if held is None else held
-    fields = [_Field(i, each) for i, each in enumerate(bound)]
-    read = standardized.select(
+    topic: str
+    contract: Contract
+    bound: Sequence[BoundColumn]
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of Standardized whose texts a row brings."""
+        return tuple(dict.fromkeys(name for each in self.bound for name in (*each.fields, *each.below)))
+
+    @cached_property
+    def envelope(self) -> tuple[str, ...]:
+        return tuple(envelope_names(self.contract))
+
+    @property
+    def kinds(self) -> set[tuple[str, str | None]]:
+        """The types and formats that texts are cast to."""
+        columns = [each.column for each in self.bound]
+        return {(str(each.type), layout) for each in columns for layout in (None, each.format)}
+
+    @property
+    def columns(self) -> list[dict[str, object]]:
+        """The contract's columns, as rows are validated by them."""
+        places = {name: i for i, name in enumerate(self.texts)}
+        return [
+            {
+                "name": each.column.name,
+                "kind": _kind(str(each.column.type), each.column.format),
+                "own_kind": _kind(str(each.column.type), None),
+                "is_string": each.column.type.name == "STRING",
+                "cde": each.column.cde,
+                "default": each.column.default,
+                "place": column_name(each.place) if isinstance(each.place, tuple) else each.place,
+                "path": each.place if isinstance(each.place, tuple) else None,
+                "fields": [places[name] for name in each.fields],
+                "below": [places[name] for name in each.below],
+            }
+            for each in self.bound
+        ]
+
+
+def rows_of(standardized: DataFrame, binding: Binding) -> DataFrame:
+    """The rows of one topic's table, with the texts that its contract asks for; NULL where no message has had one."""
+    held = {*standardized.columns}
+
+    def text(name: str) -> Column:
+        return F.col(name) if name in held else F.lit(None).cast("string")
+
+    def texts(names: Iterable[str]) -> Column:
+        return F.array(*map(text, names)).cast("array<string>")
+
+    return standardized.select(
+        F.lit(binding.topic).alias("topic"),
         *KEY_COLUMNS,
-        *(_text(held, name).alias(name) for name in envelope_names(contract)),
-        F.from_json(_text(held, OBJECTS_COLUMN), "map<string,array<array<string>>>").alias(_OBJECTS),
-        *(column for field in fields for column in field.read()),
+        text(OBJECTS_COLUMN).alias(OBJECTS_COLUMN),
+        texts(binding.envelope).alias("envelope"),
+        texts(binding.texts).alias("texts"),
     )
-    rules = [rule for field in fields for rule in field.rules()]
-    met = [F.col(f"_met_{i}") for i in range(len(rules))]
-    checked = read.select("*", *(is_met.alias(f"_met_{i}") for i, (is_met, _) in enumerate(rules)))
+
+
+def validated(rows: DataFrame, bindings: Sequence[Binding]) -> DataFrame:
+    """Every row with the contract's columns, typed, and every rule that it breaks."""
+    kinds = sorted({kind for each in bindings for kind in each.kinds}, key=str)
+    columns = _contracts(rows.sparkSession, bindings, kinds)
+    bound = rows.join(F.broadcast(columns), "topic").select(
+        "*", F.from_json(OBJECTS_COLUMN, "map<string,array<array<string>>>").alias("objects")
+    )
+    cells = bound.select("*", F.transform("columns", lambda column: _cell(column, kinds)).alias("cells"))
+    checked = cells.select("*", F.flatten(F.transform("cells", _rules)).alias(BROKEN))
     return checked.select(
+        "topic",
         *KEY_COLUMNS,
-        *envelope_names(contract),
-        *(field.typed().alias(field.column.name) for field in fields),
-        # Flat: thousands of terms joined by OR would nest deeper than Spark Connect can send.
-        F.greatest(F.lit(False), F.lit(False), *met).alias(IS_BROKEN),
-        F.array_compact(F.array(*(F.when(is_met, told) for is_met, (_, told) in zip(met, rules, strict=True))))
-        .cast(f"array<{_RULE}>")
-        .alias(RULES),
+        "envelope",
+        F.transform("cells", _value).alias("values"),
+        BROKEN,
+        (F.size(BROKEN) > 0).alias(IS_INVALID),
+        "contract_version",
     )
 
 
-def kept(rows: DataFrame, contract: Contract, columns: Iterable[str]) -> DataFrame:
-    """The rows that keep the contract, with all `columns` of Curated; those that have left the contract are NULL."""
-    filled = {*KEY_COLUMNS, *envelope_names(contract), *(column.name for column in contract.payload_columns)}
-    values = (F.col(name) if name in filled else F.lit(None).alias(name) for name in columns)
-    return rows.where(~F.col(IS_BROKEN)).select(*values)
-
-
-def broken(rows: DataFrame, topic: str, contract: Contract) -> DataFrame:
-    """The rows that break it, with every broken rule and none of the values that were to be typed: open errors."""
-    return rows.where(F.col(IS_BROKEN)).select(
+def invalid_rows(rows: DataFrame) -> DataFrame:
+    """The rows that break their contract, with every broken rule: open errors."""
+    return rows.where(F.col(IS_INVALID)).select(
         *KEY_COLUMNS,
-        F.lit(topic).alias("topic_name"),
-        F.col(RULES).alias(BROKEN),
-        F.lit(contract.version).alias("contract_version"),
+        F.col("topic").alias("topic_name"),
+        BROKEN,
+        "contract_version",
         F.current_timestamp().alias("first_seen"),
         F.lit(None).cast("timestamp").alias("closed"),
     )
 
 
-def _text(held: Collection[str], name: str) -> Column:
-    """The column's text, or NULL in every row while no message has had the field yet."""
-    return F.col(name) if name in held else F.lit(None).cast("string")
+def valid_rows(rows: DataFrame, contract: Contract, columns: Iterable[str]) -> DataFrame:
+    """The rows of one topic that keep its contract, with all `columns` of Curated; those that left it are NULL."""
+    filled = {name: F.col(name) for name in KEY_COLUMNS}
+    filled |= {name: F.get("envelope", F.lit(i)) for i, name in enumerate(envelope_names(contract))}
+    filled |= {
+        column.name: from_canonical(F.get("values", F.lit(i)), str(column.type))
+        for i, column in enumerate(contract.payload_columns)
+    }
+    return rows.where(~F.col(IS_INVALID)).select(*(filled.get(name, F.lit(None)).alias(name) for name in columns))
 
 
-class _Field:
-    """What a row has for one column of the contract, and the rules about it."""
+def canonical(value: Column, type_name: str) -> Column:
+    """A typed value as a text that every engine reads back as the same value: moments are counted."""
+    match type_name:
+        case "TIMESTAMP":
+            return F.unix_micros(value).cast("string")
+        case "DATE":
+            return F.unix_date(value).cast("string")
+        case _:
+            return value.cast("string")
 
-    def __init__(self, place: int, bound: BoundColumn) -> None:
-        self.column, self._bound_to = bound.column, bound.place
-        self._fields, self._below = ([F.col(name) for name in names] for names in (bound.fields, bound.below))
-        self._place = place
 
-    def read(self) -> Iterator[Column]:
-        """The text and its strict cast. Of several fields the first counts: if they differ the row is refused."""
-        text = F.coalesce(*self._fields) if self._fields else F.lit(None).cast("string")
-        yield text.alias(f"_text_{self._place}")
-        yield strict_cast(text, str(self.column.type), self.column.format).alias(f"_value_{self._place}")
-        if len(self._fields) > 1:
-            yield F.array_distinct(F.array_compact(F.array(*self._fields))).alias(f"_texts_{self._place}")
-        if self._below:
-            yield F.coalesce(*self._below).isNotNull().alias(f"_has_below_{self._place}")
+def from_canonical(text: Column, type_name: str) -> Column:
+    """The value of such a text."""
+    match type_name:
+        case "TIMESTAMP":
+            return F.timestamp_micros(text.cast("bigint"))
+        case "DATE":
+            return F.date_from_unix_date(text.cast("int"))
+        case _:
+            return text.cast(type_name)
 
-    def typed(self) -> Column:
-        """The value. A default, in the type's own form, fills a missing one; a Critical Data Element has none."""
-        text, value, column = self._of("text"), self._of("value"), self.column
-        if column.default is None:
-            return value
-        return F.when(text.isNull(), strict_cast(F.lit(column.default), str(column.type))).otherwise(value)
 
-    def rules(self) -> Iterator[tuple[Column, Column]]:
-        """Each rule of the column: whether it is broken, and how that is told. Every text is a STRING."""
-        text, is_object = self._of("text"), self._is_object()
-        misfit, missing = is_broken(text, self._of("value")), (text.isNull() | blank(text)) & ~is_object
-        if len(self._fields) > 1:
-            texts = self._of("texts")
-            is_ambiguous = F.size(texts) > 1
-            yield is_ambiguous, self._told("ambiguous", F.to_json(texts))
-            misfit, missing = misfit & ~is_ambiguous, missing & ~is_ambiguous
-        if self.column.cde:
-            yield missing, self._told("cde", text)
-            misfit = misfit & ~missing
-        is_told = self.column.type.name != "STRING"
-        value = F.when(is_object, AN_OBJECT).otherwise(text)
-        yield is_object | misfit if is_told else is_object, self._told("type", value)
+def _kind(type_name: str, layout: str | None) -> str:
+    return f"{type_name} {layout}" if layout else type_name
 
-    def _is_object(self) -> Column:
-        """Whether the row has an object where the contract has a column."""
-        place, objects = self._bound_to, F.col(_OBJECTS)
-        if isinstance(place, tuple):
-            there = F.array_contains(objects[column_name(place)], F.array(*map(F.lit, place)))
-        else:
-            there = F.map_contains_key(objects, place)
-        is_object = F.coalesce(there, F.lit(False))
-        return is_object | self._of("has_below") if self._below else is_object
 
-    def _of(self, what: str) -> Column:
-        return F.col(f"_{what}_{self._place}")
+def _cast(kind: Column, text: Column, kinds: Sequence[tuple[str, str | None]]) -> Column:
+    """The strict cast by the type that a column has: one case for each type and format there is."""
+    cases = ((kind == _kind(name, layout), canonical(strict_cast(text, name, layout), name)) for name, layout in kinds)
+    first, *others = cases
+    return reduce(lambda found, case: found.when(*case), others, F.when(*first))
 
-    def _told(self, rule: str, value: Column) -> Column:
-        name = F.lit(self.column.name)
-        return F.struct(name.alias("column"), F.lit(rule).alias("rule"), value.alias("value"))
+
+def _contracts(spark: SparkSession, bindings: Sequence[Binding], kinds: Sequence[tuple[str, str | None]]) -> DataFrame:
+    """The columns of each topic's contract. A default, in the type's own form, is cast once."""
+    rows = [(each.topic, each.contract.version, json.dumps(each.columns)) for each in bindings]
+    found = spark.createDataFrame(rows, "topic string, contract_version int, columns string")
+    columns = F.transform(
+        F.from_json("columns", f"array<{_COLUMN}>"),
+        lambda column: column.withField("default", _cast(column["own_kind"], column["default"], kinds)),
+    )
+    return found.withColumn("columns", columns)
+
+
+def _cell(column: Column, kinds: Sequence[tuple[str, str | None]]) -> Column:
+    """What a row has for a column of the contract. Of several fields the first counts: if they differ it is invalid."""
+    found = F.array_distinct(F.array_compact(F.transform(column["fields"], _text)))
+    text = F.get(found, F.lit(0))
+    return F.struct(
+        column.alias("column"),
+        text.alias("text"),
+        found.alias("texts"),
+        _is_object(column).alias("is_object"),
+        _cast(column["kind"], text, kinds).alias("value"),
+    )
+
+
+def _text(place: Column) -> Column:
+    return F.get(F.col("texts"), place)
+
+
+def _is_object(column: Column) -> Column:
+    """Whether the row has an object where the contract has a column."""
+    there = F.try_element_at(F.col("objects"), column["place"])
+    is_noted = F.when(column["path"].isNull(), there.isNotNull()).otherwise(F.array_contains(there, column["path"]))
+    has_below = F.exists(column["below"], lambda place: _text(place).isNotNull())
+    return F.coalesce(is_noted, F.lit(False)) | has_below
+
+
+def _rules(cell: Column) -> Column:
+    """The rules of its column that a cell breaks, and how that is told. Every text is a STRING."""
+    text, is_object, column = cell["text"], cell["is_object"], cell["column"]
+    is_ambiguous = F.size(cell["texts"]) > 1
+    is_missing = column["cde"] & (text.isNull() | blank(text)) & ~is_object & ~is_ambiguous
+    is_misfit = ~column["is_string"] & is_broken(text, cell["value"]) & ~is_ambiguous & ~is_missing
+    shown = F.when(is_object, AN_OBJECT).otherwise(text)
+    return F.array_compact(
+        F.array(
+            F.when(is_ambiguous, _broken(column, "ambiguous", F.to_json(cell["texts"]))),
+            F.when(is_missing, _broken(column, "cde", text)),
+            F.when(is_object | is_misfit, _broken(column, "type", shown)),
+        )
+    ).cast(f"array<{_RULE}>")
+
+
+def _broken(column: Column, rule: str, value: Column) -> Column:
+    return F.struct(column["name"].alias("column"), F.lit(rule).alias("rule"), value.alias("value"))
+
+
+def _value(cell: Column) -> Column:
+    """The value, canonical. A default fills a missing one; a Critical Data Element has none."""
+    return F.coalesce(cell["value"], F.when(cell["text"].isNull(), cell["column"]["default"]))

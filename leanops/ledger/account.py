@@ -1,6 +1,6 @@
 """The account of a publish day: what came into a layer, what became of it, and which rows do not add up."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -9,6 +9,9 @@ from leanops.names import SOURCE, Layer
 
 SHOWN = 20
 """So many rows that do not add up are named in an account; the others are counted, and its query lists them all."""
+
+REFUSED = {Layer.STANDARDIZED: "parse_errors", Layer.CURATED: "open_errors"}
+"""What the rows are called that did not make it into a layer."""
 
 
 @dataclass(frozen=True, order=True)
@@ -92,3 +95,15 @@ class Account:
     def accounted(self) -> float:
         """How many percent of the rows that were built have a fate."""
         return 100.0 * sum(self.fates.values()) / self.came_in if self.came_in else 100.0
+
+
+def fates(layer: Layer, kept: int = 0, refused: int = 0, duplicates: int = 0, superseded: int = 0) -> dict[str, int]:
+    """The fates that a row of a layer can have, counted."""
+    found = {layer.value: kept, REFUSED[layer]: refused}
+    return found | {"duplicates": duplicates, "superseded": superseded} if layer is Layer.STANDARDIZED else found
+
+
+def not_built(topic: str, layer: Layer, upto: int, waiting: Mapping[date, PendingRows]) -> Iterator[Account]:
+    """The accounts of days of which nothing is known but that rows are pending."""
+    for day, rows in sorted(waiting.items()):
+        yield Account(topic, layer, day, False, upto, 0, fates(layer), pending=rows)

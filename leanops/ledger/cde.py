@@ -1,40 +1,31 @@
-"""How often each Critical Data Element is missing, by day, from the open errors."""
+"""How often each Critical Data Element is missing, by topic and day, from the open errors."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from datetime import date
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import And, EqualTo, IsNull
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from leanops.curated.errors import open_errors
-from leanops.few_rows import few_rows
 from leanops.ledger.account import Account
 from leanops.ledger.rows import publish_day
-from leanops.names import Layer, table
-from leanops.slices import SMALL, Slice
+from leanops.names import Layer, spark_table
+from leanops.slices import Slice
 
 
 def cde_violations(
-    sessions: Callable[[], SparkSession], catalog: Catalog, accounts: Collection[Account]
-) -> dict[date, Counter[str]]:
-    """The rows of each day without an element that is critical, by column."""
-    found: defaultdict[date, Counter[str]] = defaultdict(Counter)
-    errors = {account.day: account.fates["open_errors"] for account in accounts if account.fates["open_errors"]}
-    if not errors:
+    sessions: Callable[[], SparkSession], accounts: Collection[Account]
+) -> dict[tuple[str, date], Counter[str]]:
+    """The rows of each topic and day without an element that is critical, by column. Spark is asked once for all."""
+    found: defaultdict[tuple[str, date], Counter[str]] = defaultdict(Counter)
+    wanted = {(account.topic, account.day) for account in accounts if account.fates.get("open_errors")}
+    if not wanted:
         return found
-    topic, part = next(iter(accounts)).topic, Slice.of_days(errors)
-    if sum(errors.values()) <= SMALL:
-        is_open = And(EqualTo(term="topic_name", value=topic), IsNull(term="closed"))
-        held = catalog.load_table(table(Layer.ERRORS, topic))
-        for row in few_rows(held, ("publish_time", "broken_rules"), And(is_open, part.open_filter)).to_pylist():
-            columns = (rule["column"] for rule in row["broken_rules"] if rule["rule"] == "cde")
-            found[row["publish_time"].date()].update(columns)
-        return found
-    rules = open_errors(sessions(), topic).where(F.expr(part.on_days))
-    missing = rules.select(publish_day(), F.inline("broken_rules")).where("rule = 'cde'")
-    for row in missing.groupBy("day", "column").count().collect():
-        found[row.day][row.column] = row["count"]
+    topics, days = sorted({topic for topic, _ in wanted}), {day for _, day in wanted}
+    errors = sessions().read.table(spark_table(Layer.ERRORS, ""))
+    of_days = errors.where(F.col("topic_name").isin(topics) & F.expr(Slice.of_days(days).on_days))
+    broken = of_days.where(F.col("closed").isNull()).select("topic_name", publish_day(), F.inline("broken_rules"))
+    for row in broken.where("rule = 'cde'").groupBy("topic_name", "day", "column").count().collect():
+        if (row["topic_name"], row["day"]) in wanted:
+            found[row["topic_name"], row["day"]][row["column"]] = row["count"]
     return found

@@ -11,17 +11,15 @@ from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import BooleanExpression, GreaterThan, IsNull, Or
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
-from pyiceberg.types import LongType
 
 from leanops.commits import checkpoint_of
 from leanops.contracts.model import Contract
-from leanops.inventory import NO_DAY, file_day
 from leanops.names import Layer
 from leanops.standardized.table import is_mapped_by
+from leanops.table_files import NO_DAY, table_files
 
 _READ = ("landing_seq", "publish_time", "ingestion_ts")
 
@@ -62,21 +60,16 @@ def pending_rows(source: Table, upto: int) -> dict[date, PendingRows]:
     where = Or(GreaterThan(term="landing_seq", value=upto), IsNull(term="landing_seq"))
     found: defaultdict[date, PendingRows] = defaultdict(PendingRows)
     mixed: list[FileScanTask] = []
-    for task in source.scan(row_filter=where).plan_files():
-        first = _lower_bound(source, task, "landing_seq")
-        if task.delete_files or (first is not None and first <= upto):
-            mixed.append(task)
+    for each in table_files(source):
+        if not each.may_lack_seq and not each.may_hold(upto, each.last_seq or 0):
+            continue
+        if each.task.delete_files or each.first_seq is None or each.first_seq <= upto:
+            mixed.append(each.task)
         else:
-            rows = PendingRows(task.file.record_count, _lower_bound(source, task, "ingestion_ts"))
-            found[file_day(task.file)] = found[file_day(task.file)].and_also(rows)
+            found[each.day] = found[each.day].and_also(PendingRows(each.file.record_count, each.landed))
     for day, rows in _read(source, mixed, where):
         found[day] = found[day].and_also(rows)
     return {day: rows for day, rows in found.items() if rows.rows}
-
-
-def _lower_bound(table: Table, task: FileScanTask, column: str) -> int | None:
-    bound = (task.file.lower_bounds or {}).get(table.schema().find_field(column).field_id)
-    return None if bound is None else int(from_bytes(LongType(), bound))
 
 
 def _read(table: Table, tasks: list[FileScanTask], where: BooleanExpression) -> Iterator[tuple[date, PendingRows]]:

@@ -1,16 +1,34 @@
-"""Where every row stands, one by one: asked of the tables, and of nothing that a build says of itself."""
+"""Where every row stands, one by one: asked of the tables, and of nothing that a build says of itself.
 
-from functools import reduce
+Rows are those of any number of topics and layers. `role` tells the layer whose ledger they are read for, and the place
+in which they stand.
+"""
+
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
-from leanops.inventory import NO_DAY
-from leanops.standardized.transform import RECORD_KEY, VERSION, Fate
+from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED
+from leanops.names import Layer
+from leanops.standardized.transform import MESSAGE, RECORD_KEY, VERSION, Fate
+from leanops.table_files import NO_DAY
 
-ROW = ("landing_seq", "message_id", "day")
-PLACES = ("came_in", "kept", "refused")
+PLACES = (CAME_IN, KEPT, REFUSED)
+LEDGER = ("topic", "layer")
+DAY = (*LEDGER, "day")
 LOST = "lost"
+
+_ROLES = [StructField("topic", StringType()), StructField("role", StringType())]
+PLACED = StructType([*_ROLES, *(MESSAGE[name] for name in ("landing_seq", "message_id", "publish_time"))])
+KEYED = StructType([*PLACED.fields, MESSAGE["idempotency_key"]])
+VERSIONS = StructType([MESSAGE["topic"], *(MESSAGE[name] for name in VERSION), MESSAGE["idempotency_key"]])
+COPIES = StructType([MESSAGE[name] for name in ("topic", "message_id", "landing_seq")])
+
+_SAME = ("topic", "landing_seq", "day", "message_id")
+_BROADCAST_ROWS = 1_000_000
+"""So many rows fit into the memory of every worker."""
 
 
 def publish_day() -> Column:
@@ -18,76 +36,127 @@ def publish_day() -> Column:
     return F.coalesce(F.to_date("publish_time"), F.lit(NO_DAY)).alias("day")
 
 
-def standing(came_in: DataFrame, kept: DataFrame, refused: DataFrame) -> DataFrame:
-    """In how many places of each kind every row stands, and the key of its record.
+def standing(rows: DataFrame) -> DataFrame:
+    """How many rows of a day stand where; of those that do not add up, each by its number and the hash of its id.
 
-    A row is the same row if it has the same number, message and publish day.
+    A row is the same row if it has the same number, message and publish day. Here a message is told apart by a hash of
+    its id: with a number beside it, that is enough, and rows of a fixed width are counted several times as fast.
     """
-    key = F.max("key").alias("key")
-    return _placed(came_in, kept, refused).groupBy(*ROW).agg(key, *(F.sum(each).alias(each) for each in PLACES))
+    is_one = (*DAY, "landing_seq", F.xxhash64("message_id").alias("hash"))
+    stand = rows.transform(_in_places).groupBy(*is_one).agg(*_sums())
+    own = (F.when(is_odd() | is_unwritten(), F.col(name)).alias(name) for name in ("landing_seq", "hash"))
+    return stand.groupBy(*DAY, *PLACES, *own).agg(F.count("*").alias("rows"))
 
 
-def standing_by_number(came_in: DataFrame, kept: DataFrame, refused: DataFrame) -> DataFrame:
-    """How many rows of a day stand where; of those that do not add up, each by its number.
-
-    Here a message is told apart by a hash of its id: with a number beside it, that is enough, and rows of a fixed
-    width are counted several times as fast.
-    """
-    placed = _placed(came_in, kept, refused)
-    is_one = ("landing_seq", "day", F.xxhash64("message_id").alias("hash"))
-    stand = placed.groupBy(*is_one).agg(*(F.sum(each).alias(each) for each in PLACES))
-    odd_number = F.when(is_odd() | is_unwritten(), F.col("landing_seq")).alias("landing_seq")
-    return stand.groupBy("day", *PLACES, odd_number).agg(F.count("*").alias("rows"))
+def names_of(rows: DataFrame, wrong: DataFrame) -> DataFrame:
+    """The rows that `wrong` has by their numbers and hashes, with their ids, and in how many places each stands."""
+    mine, number = rows.transform(_in_places).alias("mine"), F.col("mine.landing_seq")
+    is_same = number.eqNullSafe(F.col("wrong.landing_seq")) & (F.xxhash64("mine.message_id") == F.col("wrong.hash"))
+    for name in DAY:
+        is_same &= F.col(f"mine.{name}") == F.col(f"wrong.{name}")
+    found = mine.join(wrong.alias("wrong"), is_same, "left_semi")
+    return found.groupBy(*DAY, "landing_seq", "message_id").agg(*_sums()).where(is_finding())
 
 
-def _placed(came_in: DataFrame, kept: DataFrame, refused: DataFrame) -> DataFrame:
-    places = (
-        frame.select(
-            "landing_seq",
-            "message_id",
-            publish_day(),
-            (F.col("idempotency_key") if place == "kept" else F.lit(None).cast("string")).alias("key"),
-            *(F.lit(int(place == each)).alias(each) for each in PLACES),
-        )
-        for place, frame in zip(PLACES, (came_in, kept, refused), strict=True)
-    )
-    return reduce(DataFrame.unionAll, places)
+def _in_places(rows: DataFrame) -> DataFrame:
+    layer, place = F.split_part("role", F.lit(" "), F.lit(1)), F.split_part("role", F.lit(" "), F.lit(2))
+    places = ((place == each).cast("int").alias(each) for each in (*PLACES, HELD))
+    others = [name for name in rows.columns if name not in ("role", "publish_time")]
+    return rows.select(*others, layer.alias("layer"), publish_day(), *places)
+
+
+def _sums() -> list[Column]:
+    return [F.sum(each).alias(each) for each in PLACES]
 
 
 def is_unwritten() -> Column:
     """Rows that came in and stand nowhere."""
-    return (F.col("came_in") == 1) & (F.col("kept") + F.col("refused") == 0)
+    return (F.col(CAME_IN) == 1) & (F.col(KEPT) + F.col(REFUSED) == 0)
 
 
 def is_odd() -> Column:
     """Rows that came from nowhere, or stand in more than one place."""
-    return (F.col("came_in") != 1) | (F.col("kept") + F.col("refused") > 1)
+    return (F.col(CAME_IN) != 1) | (F.col(KEPT) + F.col(REFUSED) > 1)
 
 
-def fates_of_unwritten(unwritten: DataFrame, copies: DataFrame, versions: DataFrame) -> DataFrame:
+def is_to_explain() -> Column:
+    """Messages that stand nowhere: they may be copies, or superseded."""
+    return is_unwritten() & (F.col("layer") == Layer.STANDARDIZED)
+
+
+def is_finding() -> Column:
+    """Rows without exactly one fate. A row of Standardized that stands nowhere has none."""
+    return is_odd() | (is_unwritten() & (F.col("layer") != Layer.STANDARDIZED))
+
+
+def among(messages: DataFrame, unwritten: DataFrame, count: int) -> DataFrame:
+    """The messages that stand nowhere, of which so many are known by their numbers and hashes."""
+    wanted = unwritten.select("topic", "landing_seq", "day", "hash")
+    rows = messages.withColumns({"day": publish_day(), "hash": F.xxhash64("message_id")})
+    return rows.join(_broadcast(wanted, count), wanted.columns, "left_semi").drop("day", "hash")
+
+
+def fates_of_unwritten(unwritten: DataFrame, copies: DataFrame, versions: DataFrame, count: int) -> DataFrame:
     """Why messages stand nowhere: another copy landed before, or a later version of their record stands; else lost.
 
-    `unwritten` have been read, so that their records' keys are known. `copies` are messages with their ids,
-    `versions` rows of Standardized with their keys.
+    `unwritten` are so many messages whose payloads have been read, so that their records' keys are known. `copies` are
+    messages with their ids, `versions` rows of Standardized with their keys.
     """
-    firsts = copies.groupBy("message_id").agg(F.min("landing_seq").alias("first"))
-    mine, other = unwritten.alias("mine"), versions.alias("other")
-    is_later = F.struct(*(f"other.{each}" for each in VERSION)) > F.struct(*(f"mine.{each}" for each in VERSION))
-    is_of_record = F.col(f"mine.{RECORD_KEY}") == F.col("other.idempotency_key")
-    is_other = F.col("mine.message_id") != F.col("other.message_id")
-    outdated = mine.join(other, is_of_record & is_other & is_later, "left_semi").select(
-        "landing_seq", F.lit(True).alias("is_outdated")
-    )
+    unwritten = unwritten.withColumn("day", publish_day())
+    ids = unwritten.select("topic", "message_id").distinct()
+    keys = unwritten.select("topic", F.col(RECORD_KEY).alias("idempotency_key")).distinct()
+    copies = copies.join(_broadcast(ids, count), ids.columns, "left_semi")
+    versions = versions.join(_broadcast(keys, count), keys.columns, "left_semi")
+    firsts = copies.groupBy(*ids.columns).agg(F.min("landing_seq").alias("first"))
+    outdated = _outdated(unwritten, versions).select(*_SAME, F.lit(True).alias("is_outdated"))
     fate = (
         F.when(F.col("first") < F.col("landing_seq"), Fate.DUPLICATE)
         .when(F.col("error_kind").isNull() & F.col("is_outdated"), Fate.SUPERSEDED)
         .otherwise(LOST)
     )
-    found = unwritten.join(firsts, "message_id", "left").join(outdated, "landing_seq", "left")
-    return found.withColumn("day", publish_day()).select(*ROW, fate.alias("fate"))
+    found = unwritten.join(firsts, ids.columns, "left").join(outdated, [*_SAME], "left")
+    return found.select(*_SAME, F.lit(Layer.STANDARDIZED.value).alias("layer"), fate.alias("fate"))
 
 
-def first_of_each_day(rows: DataFrame, count: int) -> DataFrame:
-    """So many rows of each day, those that landed first."""
-    place = F.row_number().over(Window.partitionBy("day").orderBy("landing_seq", "message_id"))
-    return rows.withColumn("place", place).where(F.col("place") <= count).orderBy("day", "place")
+def _outdated(unwritten: DataFrame, versions: DataFrame) -> DataFrame:
+    """Messages of whose record a later version stands, by another message."""
+    mine, other = unwritten.alias("mine"), versions.alias("other")
+    is_of_topic = F.col("mine.topic") == F.col("other.topic")
+    is_of_record = F.col(f"mine.{RECORD_KEY}") == F.col("other.idempotency_key")
+    is_other = F.col("mine.message_id") != F.col("other.message_id")
+    is_later = F.struct(*(f"other.{each}" for each in VERSION)) > F.struct(*(f"mine.{each}" for each in VERSION))
+    return mine.join(other, is_of_topic & is_of_record & is_other & is_later, "left_semi")
+
+
+def shared_keys(rows: DataFrame) -> DataFrame:
+    """The keys that more than one row has, by their hashes: keys of any length are counted by these first.
+
+    `rows` are those that are looked at, and, where these are a part, all that the tables hold: the other row of a
+    record may stand anywhere.
+    """
+    looked_at, all_held = F.sum(KEPT), F.sum(HELD)
+    counted = rows.transform(_in_places).groupBy(*LEDGER, F.xxhash64("idempotency_key").alias("key_hash"))
+    rows_of_key = counted.agg(looked_at.alias("looked_at"), F.greatest(looked_at, all_held).alias("rows"))
+    return rows_of_key.where("looked_at > 0 AND rows > 1")
+
+
+def rows_sharing(held: DataFrame, shared: DataFrame) -> DataFrame:
+    """The rows whose record has another one. Two keys with one hash are told apart here."""
+    rows = held.transform(_in_places).withColumn("key_hash", F.xxhash64("idempotency_key"))
+    rows = rows.join(shared.select(*LEDGER, "key_hash"), [*LEDGER, "key_hash"], "left_semi")
+    count = F.count("*").over(Window.partitionBy(*LEDGER, "idempotency_key"))
+    found = rows.withColumn("rows", count).where("rows > 1")
+    return found.select(*DAY, "landing_seq", "message_id", "idempotency_key")
+
+
+def first_of_each_day(rows: DataFrame, count: int, order: Sequence[str]) -> DataFrame:
+    """So many rows of each day, the first by some columns, with the number of all that there are."""
+    day = Window.partitionBy(*DAY)
+    place = F.row_number().over(day.orderBy(*(F.asc_nulls_last(name) for name in order)))
+    numbered = rows.withColumns({"place": place, "of_day": F.count("*").over(day)})
+    return numbered.where(F.col("place") <= count).orderBy(*DAY, "place")
+
+
+def _broadcast(wanted: DataFrame, count: int) -> DataFrame:
+    """What is small goes to the rows that it is joined with; else both are sorted."""
+    return F.broadcast(wanted) if count <= _BROADCAST_ROWS else wanted

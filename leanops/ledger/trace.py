@@ -20,7 +20,7 @@ from leanops.ledger.letter_story import letter_story, letters_called
 from leanops.names import Layer, spark_table, table
 from leanops.raw.table import LAST_SEQ
 from leanops.slices import sized
-from leanops.standardized.payload_reader import reader_for, record_key
+from leanops.standardized.payload_reader import reader_for, record_keys
 from leanops.standardized.table import key_plan
 from leanops.standardized.transform import VERSION
 from leanops.tables import find_table
@@ -51,14 +51,14 @@ def trace(
         told = dead.setdefault(letter["topic_name"], [])
         told += [Event(letter["topic_name"], what, facts) for what, facts in letter_story(letter)]
     topics = [topic for topic in topics if not only or topic.name in only]
-    with sized(spark, 1):
-        for at in range(0, len(topics), _TOPICS_AT_ONCE):
-            chunk = {topic.name: topic for topic in topics[at : at + _TOPICS_AT_ONCE]}
-            found = list(_look(spark, catalog, chunk.values(), wanted))
-            for name in dict.fromkeys(row["topic"] for row in found):
-                own = [row for row in found if row["topic"] == name]
-                yield from dead.pop(name, ())
-                yield from _Story(spark, catalog, chunk[name], own).events()
+    sized(spark, 1)
+    for at in range(0, len(topics), _TOPICS_AT_ONCE):
+        chunk = {topic.name: topic for topic in topics[at : at + _TOPICS_AT_ONCE]}
+        found = list(_look(spark, catalog, chunk.values(), wanted))
+        for name in dict.fromkeys(row["topic"] for row in found):
+            own = [row for row in found if row["topic"] == name]
+            yield from dead.pop(name, ())
+            yield from _Story(spark, catalog, chunk[name], own).events()
     for told in dead.values():
         yield from told
 
@@ -230,7 +230,8 @@ def _read(message: Row, contract: Contract) -> tuple[str | None, str | None]:
     [said] = reader_for(plan).read(pa.array([payload], pa.binary())).to_pylist()
     if said["error_kind"]:
         return said["error_reason"], None
-    return None, record_key(said["key"], message.get("idempotency_key"), message["message_id"])
+    keys = (said["key"], message.get("idempotency_key"), message["message_id"])
+    return None, record_keys(*(pa.array([key], pa.string()) for key in keys))[0].as_py()
 
 
 def _rule(broken: Row) -> str:

@@ -13,7 +13,6 @@ from pyiceberg.types import DateType, ListType, LongType, NestedField, StringTyp
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from leanops.commits import replace_rows
 from leanops.curated.table import ensure_errors_table
 from leanops.names import CATALOG, OPS_DB, Layer, spark_table
 from leanops.standardized.table import ensure_parse_errors_table
@@ -88,7 +87,7 @@ def error_groups(
 def save_error_groups(spark: SparkSession, catalog: Catalog, owners: Mapping[str, str]) -> None:
     """Replace the table by the groups as they are now, in one commit."""
     ensure_table(catalog, ERROR_GROUPS, GROUPS_SCHEMA, UNPARTITIONED_PARTITION_SPEC)
-    replace_rows(error_groups(spark, catalog, owners), ".".join((CATALOG, *ERROR_GROUPS)), F.lit(True))
+    error_groups(spark, catalog, owners).writeTo(".".join((CATALOG, *ERROR_GROUPS))).overwrite(F.lit(True))
 
 
 def _contract_errors(spark: SparkSession) -> DataFrame:

@@ -26,7 +26,7 @@ from leanops.ingestion.dead_letter_row import dead_letter_row
 from leanops.ingestion.processor import DeadLetter
 from leanops.names import RAW_DB
 from leanops.shared_tables import append_rows
-from leanops.tables import BY_TOPIC, ensure_table, find_table
+from leanops.tables import SHARED, ensure_table, find_table
 
 DEAD_LETTERS = (RAW_DB, "dlq_errors")
 DEAD_LETTERS_SCHEMA = Schema(
@@ -74,7 +74,7 @@ class DeadLetterDelivery(NamedTuple):
 
 def ensure_dead_letters_table(catalog: Catalog) -> Table:
     """The one table of all topics' dead letters."""
-    return ensure_table(catalog, DEAD_LETTERS, DEAD_LETTERS_SCHEMA, DEAD_LETTERS_PARTITIONS, BY_TOPIC)
+    return ensure_table(catalog, DEAD_LETTERS, DEAD_LETTERS_SCHEMA, DEAD_LETTERS_PARTITIONS, SHARED)
 
 
 def save_dead_letters(

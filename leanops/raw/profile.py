@@ -20,15 +20,18 @@ from leanops.errors import ProposalImpossible
 from leanops.names import DAY_FIELD, OVERFLOW_COLUMN, Layer, spark_table, table
 from leanops.observed import Observed
 from leanops.ops.drift_log import DRIFT_LOG, NEW_COLUMN
-from leanops.slices import SMALL, Slice, sized
+from leanops.slices import Slice, sized
 from leanops.standardized.flatten_plan import FlatColumn, FlattenPlan, Path, path_from_text
 from leanops.standardized.table import flat_columns
-from leanops.standardized.transform import new_paths, read_payloads
+from leanops.standardized.transform import new_fields, paths_of, read_payloads
 from leanops.tables import find_table
 
 # Numbers as the strict casts have them, with their parts: before the point, behind it, and the exponent.
 _NUMBER = r"\A-?(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?0*[0-9]{1,3}))?\z"
 _MAX_NUMBER_LENGTH = 400
+SAMPLE = 5_000
+"""The first messages of a topic, which have most of its fields."""
+_TOPIC = "profiled"
 _NUMBERS = ("INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
@@ -57,9 +60,9 @@ def profile_raw(
         messages = messages.where(Slice.of_days(chosen).condition)
     rows = sum(rows_of_days[day] for day in chosen)
     carried = _carried(catalog, topic)
-    with sized(spark, rows):
-        paths = _paths(messages, rows, list(dict.fromkeys(column.path for column in carried)))
-        counted, fields = _fields(messages, paths, list(forms), _logged(catalog, topic))
+    sized(spark, rows)
+    paths = _paths(messages, rows, list(dict.fromkeys(column.path for column in carried)))
+    counted, fields = _fields(messages, paths, list(forms), _logged(catalog, topic))
     return Profile(
         messages=counted["messages"] - counted["refused"],
         refused=counted["refused"],
@@ -95,15 +98,21 @@ def _logged(catalog: Catalog, topic: str) -> dict[Path, date]:
 def _paths(messages: DataFrame, rows: int, known: Sequence[Path]) -> list[Path]:
     """All fields, in the order in which they landed, up to the cap. Payloads of known fields are read much faster."""
     parts = [messages]
-    if rows > SMALL and not known:
+    if rows > SAMPLE and not known:
         first = messages.agg(F.min("landing_seq").alias("seq")).collect()[0].seq
-        parts.insert(0, messages.where(F.col("landing_seq") < first + SMALL))
+        parts.insert(0, messages.where(F.col("landing_seq") < first + SAMPLE))
     paths = list(known)
     for part in parts:
         plan = _plan(paths)
         if not plan.is_full:
-            paths += new_paths(part.transform(read_payloads, plan), plan)
+            found = new_fields(_read(part, paths)).collect()
+            room = plan.cap - len(plan.columns)
+            paths += paths_of(found[0]["new_fields"][:room]) if found else ()
     return paths
+
+
+def _read(messages: DataFrame, paths: Sequence[Path]) -> DataFrame:
+    return read_payloads(messages.withColumn("topic", F.lit(_TOPIC)), {_TOPIC: _plan(paths)})
 
 
 def _plan(paths: Sequence[Path]) -> FlattenPlan:
@@ -116,12 +125,12 @@ def _fields(
 ) -> tuple[dict[str, int], list[FieldProfile]]:
     """One look at all values of all fields, and another at the few that are samples."""
     read = Observed(
-        messages.transform(read_payloads, _plan(paths)),
+        _read(messages, paths),
         messages=F.count("*"),
         refused=F.count("error_kind"),
         overflowing=F.count(OVERFLOW_COLUMN),
     )
-    rows = read.rows.transform(_values, len(paths)).transform(_counted, forms).collect()
+    rows = read.rows.transform(_values).transform(_counted, forms).collect()
     figures = {row["place"]: row.asDict() for row in rows}
     samples = _samples(messages, paths, figures)
     fields = [
@@ -133,10 +142,9 @@ def _fields(
     return read.facts, fields
 
 
-def _values(read: DataFrame, width: int) -> DataFrame:
+def _values(read: DataFrame) -> DataFrame:
     """All texts below each other, so that every field is counted alike."""
-    texts = F.array(*(F.col(f"c{i}") for i in range(width))).cast("array<string>")
-    places = read.select("landing_seq", "publish_time", F.posexplode(texts).alias("place", "text"))
+    places = read.select("landing_seq", "publish_time", F.posexplode("texts").alias("place", "text"))
     return places.where(F.col("text").isNotNull())
 
 
@@ -190,8 +198,8 @@ def _samples(
         return dict.fromkeys(figures, ())
     cell = F.concat_ws("/", "place", "landing_seq")
     cells = [f"{place}/{seq}" for place, each in wanted.items() for seq in each]
-    rows = messages.where(F.col("landing_seq").isin(seqs)).transform(read_payloads, _plan(paths))
-    found = rows.transform(_values, len(paths)).where(cell.isin(cells))
+    rows = _read(messages.where(F.col("landing_seq").isin(seqs)), paths)
+    found = rows.transform(_values).where(cell.isin(cells))
     shown = found.select(cell.alias("cell"), F.substring("text", 1, SAMPLE_LENGTH + 1).alias("text")).collect()
     texts = {row["cell"]: row["text"] for row in shown}
     return {place: tuple(dict.fromkeys(texts[f"{place}/{seq}"] for seq in each)) for place, each in wanted.items()}

@@ -1,18 +1,19 @@
-"""What a build of Standardized did, and how a table grows columns."""
+"""What a build of Standardized did."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from typing import TYPE_CHECKING
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from leanops.ops.drift_log import log_drift
 from leanops.slices import Slice
-from leanops.standardized.flatten_plan import FlattenPlan
-from leanops.standardized.table import add_columns
+from leanops.standardized.flatten_plan import FlatColumn
 from leanops.standardized.transform import Fate
+
+if TYPE_CHECKING:
+    from leanops.standardized.planned import Planned
 
 
 @dataclass(frozen=True)
@@ -41,32 +42,29 @@ class StandardizedBuild:
     @classmethod
     def of(
         cls,
+        planned: "Planned",
         snapshot: Snapshot,
-        checkpoint: Mapping[str, str],
-        part: Slice,
         messages: int,
         last_ingestion_ts: int | None,
         fates: Mapping[str, int],
-        new_columns: tuple[str, ...],
+        new_columns: Iterable[FlatColumn],
+        days: frozenset[date],
     ) -> "StandardizedBuild":
-        """A build that has published, by what became of its messages and of rows that were there."""
+        """A build that has published, by what happened to its messages and to rows that were there."""
+        counts = Counter(fates)
         return cls(
             is_new=True,
             snapshot_id=snapshot.snapshot_id,
-            raw_snapshot=int(checkpoint["raw-snapshot"]),
+            raw_snapshot=int(planned.checkpoint["raw-snapshot"]),
+            days=days,
             last_ingestion_ts=last_ingestion_ts,
-            part=part,
+            part=planned.part,
+            notice=planned.notice,
             rows_read=messages,
-            written=messages - fates[Fate.DUPLICATE] - fates[Fate.PARSE_ERROR] - fates[Fate.SUPERSEDED],
-            duplicates=fates[Fate.DUPLICATE],
-            parse_errors=fates[Fate.PARSE_ERROR],
-            superseded=fates[Fate.SUPERSEDED],
-            updated=fates[Fate.REPLACED],
-            new_columns=new_columns,
+            written=messages - counts[Fate.DUPLICATE] - counts[Fate.PARSE_ERROR] - counts[Fate.SUPERSEDED],
+            duplicates=counts[Fate.DUPLICATE],
+            parse_errors=counts[Fate.PARSE_ERROR],
+            superseded=counts[Fate.SUPERSEDED],
+            updated=counts[Fate.REPLACED],
+            new_columns=tuple(column.name for column in new_columns),
         )
-
-
-def evolve(catalog: Catalog, topic: str, table: Table, grown: FlattenPlan) -> None:
-    """A column for each new field, logged before it is there."""
-    log_drift(catalog, topic, grown)
-    add_columns(table, grown.columns)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
@@ -393,13 +394,6 @@ def reader_for(plan: FlattenPlan) -> PayloadReader:
     return PayloadReader(plan)
 
 
-def read_records(messages: pa.Table, plan: FlattenPlan) -> tuple[pa.StructArray, list[str]]:
-    """What the reader says of few messages of RAW, and the key of each one's record."""
-    read = reader_for(plan).read(messages["json_payload"].combine_chunks().cast(pa.binary()))
-    keys = (read.field("key"), messages["idempotency_key"], messages["message_id"])
-    return read, [record_key(*found) for found in zip(*(each.to_pylist() for each in keys), strict=True)]
-
-
-def record_key(in_payload: str | None, beside: str | None, message_id: str) -> str:
+def record_keys(in_payload: pa.Array, beside: pa.Array, message_ids: pa.Array) -> pa.Array:
     """A record's key is the one in its payload, else the one that came with the message, else the message's id."""
-    return next((key for key in (in_payload, beside) if key is not None and not is_blank(key)), message_id)
+    return pc.coalesce(*(pc.if_else(is_blank(keys), None, keys) for keys in (in_payload, beside)), message_ids)

@@ -11,9 +11,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.transforms import DayTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
 
+from leanops.batch.topics import TopicTables
 from leanops.commits import checkpoint_of
 from leanops.contracts.model import RULES_VERSION, Contract
 from leanops.names import DAY_FIELD, OBJECTS_COLUMN, OVERFLOW_COLUMN, Layer, table
@@ -24,7 +25,7 @@ from leanops.standardized.flatten_plan import (
     free_name,
     path_text,
 )
-from leanops.tables import BY_TOPIC, KEYED, ensure_table
+from leanops.tables import KEYED, ensure_errors_of_topics, ensure_table
 
 STANDARDIZED_SCHEMA = Schema(
     NestedField(1, "message_id", StringType(), required=True),
@@ -54,17 +55,19 @@ PARSE_ERRORS_SCHEMA = Schema(
     NestedField(9, "error_reason", StringType(), doc="What is wrong, for the producer"),
     NestedField(10, "error_position", IntegerType(), doc="The character of the payload at which it is wrong"),
 )
-PARSE_ERRORS_PARTITIONS = PartitionSpec(
-    PartitionField(2, 1000, IdentityTransform(), "topic_name"),
-    PartitionField(3, 1001, DayTransform(), DAY_FIELD),
-)
+PARSE_ERRORS_PARTITIONS = PartitionSpec(PartitionField(3, 1000, DayTransform(), DAY_FIELD))
 
 
-def ensure_standardized_table(catalog: Catalog, topic: str, contract: Contract) -> Table:
+def ensure_standardized_table(tables: TopicTables, contract: Contract) -> Table:
     """The topic's table with at least the columns of its envelope."""
-    made = ensure_table(catalog, table(Layer.STANDARDIZED, topic), STANDARDIZED_SCHEMA, STANDARDIZED_PARTITIONS, KEYED)
+    made = tables.standardized
+    if made is None:
+        envelope = plan_of(STANDARDIZED_SCHEMA, contract).columns
+        schema = Schema(*STANDARDIZED_SCHEMA.fields, *new_fields(STANDARDIZED_SCHEMA, 0, envelope))
+        identifier = table(Layer.STANDARDIZED, tables.topic)
+        made = tables.standardized = ensure_table(tables.catalog, identifier, schema, STANDARDIZED_PARTITIONS, KEYED)
     _add_system_columns(made)
-    return add_columns(made, plan_of(made, contract).columns)
+    return add_columns(made, plan_of(made.schema(), contract).columns)
 
 
 def _add_system_columns(made: Table) -> None:
@@ -95,7 +98,7 @@ def reshape_standardized_table(made: Table) -> None:
 
 def ensure_parse_errors_table(catalog: Catalog) -> Table:
     """The one table of all topics' parse errors."""
-    return ensure_table(catalog, table(Layer.PARSE_ERRORS, ""), PARSE_ERRORS_SCHEMA, PARSE_ERRORS_PARTITIONS, BY_TOPIC)
+    return ensure_errors_of_topics(catalog, table(Layer.PARSE_ERRORS, ""), PARSE_ERRORS_SCHEMA, PARSE_ERRORS_PARTITIONS)
 
 
 def flat_columns(schema: Schema) -> list[FlatColumn]:
@@ -103,8 +106,8 @@ def flat_columns(schema: Schema) -> list[FlatColumn]:
     return [column for each in schema.fields if (column := column_from_comment(each.name, each.doc))]
 
 
-def plan_of(standardized: Table, contract: Contract) -> FlattenPlan:
-    """The plan that a table carries: the envelope's columns by the contract, then the others by their comments.
+def plan_of(standardized: Schema, contract: Contract) -> FlattenPlan:
+    """The plan that a table's columns carry: the envelope's columns by the contract, then the others by their comments.
 
     The field with the record's key has a column of its own only if a column of the contract is bound to it, or to an
     object that it is in.
@@ -117,14 +120,10 @@ def plan_of(standardized: Table, contract: Contract) -> FlattenPlan:
     has_column = key is not None and bound.reach(key)
     if key and not has_column:
         paths.add(key)
-    others = [
-        column
-        for column in flat_columns(standardized.schema())
-        if column.path not in paths and column.name not in names
-    ]
+    others = [column for column in flat_columns(standardized) if column.path not in paths and column.name not in names]
     columns = [*envelope, *others]
     if key and has_column and key not in {column.path for column in columns}:
-        taken = {column.name for column in columns} | {*standardized.schema().column_names}
+        taken = {column.name for column in columns} | {*standardized.column_names}
         columns.insert(len(envelope), FlatColumn(key, free_name(key, taken)))
     return FlattenPlan(tuple(columns), bound=bound, key=key)
 
@@ -147,7 +146,7 @@ def is_mapped_by(standardized: Table | None, contract: Contract) -> bool:
     said = checkpoint_of(standardized)
     if standardized is None or not said:
         return True
-    return said.get("mapping") == mapping_of(contract, plan_of(standardized, contract))
+    return said.get("mapping") == mapping_of(contract, plan_of(standardized.schema(), contract))
 
 
 def key_plan(contract: Contract) -> FlattenPlan:
@@ -157,10 +156,19 @@ def key_plan(contract: Contract) -> FlattenPlan:
 
 def add_columns(standardized: Table, columns: Iterable[FlatColumn]) -> Table:
     """The table with a STRING column for each of `columns`; those that it has already stay as they are."""
-    there = {field.name for field in standardized.schema().fields}
-    missing = [column for column in columns if column.name not in there]
-    if missing:
+    if missing := new_fields(standardized.schema(), standardized.metadata.last_column_id, columns):
         with standardized.update_schema() as update:
-            for column in missing:
-                update.add_column(column.name, StringType(), doc=column.comment)
+            for field in missing:
+                update.add_column(field.name, field.field_type, doc=field.doc)
     return standardized
+
+
+def new_fields(schema: Schema, last_id: int, columns: Iterable[FlatColumn]) -> list[NestedField]:
+    """A STRING field for each of `columns` that a table has not, under the ids that Iceberg gives to new columns."""
+    there = {*schema.column_names}
+    missing = (column for column in columns if column.name not in there)
+    first = max(last_id, schema.highest_field_id) + 1
+    return [
+        NestedField(first + i, column.name, StringType(), required=False, doc=column.comment)
+        for i, column in enumerate(missing)
+    ]

@@ -1,42 +1,70 @@
-"""RAW to Standardized, one function per step of the spec, each from DataFrame to DataFrame."""
+"""RAW to Standardized, one function per step of the spec, each from DataFrame to DataFrame, over any topics."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # not in its stub yet
-from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
-from leanops.blank import blank
+from leanops.batch import blame
+from leanops.batch.blame import topic_blamed
+from leanops.batch.scan import lists_of
 from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN
 from leanops.standardized.flatten_plan import FlattenPlan, Path, path_from_text
-from leanops.standardized.payload_reader import BOUND_MARK, reader_for
+from leanops.standardized.payload_reader import BOUND_MARK, reader_for, record_keys
 
-RAW_COLUMNS = ("message_id", "topic_name", "publish_time", "ingestion_ts", "landing_seq", "idempotency_key")
-ERROR_COLUMNS = ("error_kind", "error_reason", "error_position")
 VERSION = ("publish_time", "ingestion_ts", "message_id")
 """By what the versions of a record are ordered: the latest counts."""
 
+ERROR_COLUMNS = ("error_kind", "error_reason", "error_position")
 RECORD_KEY = "record_key"
 """The key that a message's record has, beside the one that came with the message."""
 
-_KEY_IN_PAYLOAD = "key_in_payload"
-_SAID: dict[str, DataType] = {
-    "error_kind": StringType(),
-    "error_reason": StringType(),
-    "error_position": IntegerType(),
-    "new_paths": StringType(),
-    "overflow": StringType(),
-    "objects": StringType(),
-    "key": StringType(),
-}
-"""What the reader says of a payload before its columns."""
+_MESSAGE = (
+    StructType()
+    .add("topic", StringType())
+    .add("message_id", StringType())
+    .add("publish_time", TimestampType())
+    .add("ingestion_ts", LongType())
+    .add("landing_seq", LongType())
+    .add("idempotency_key", StringType())
+)
+MESSAGE = StructType([*_MESSAGE.fields]).add("json_payload", StringType())
+"""A message of RAW."""
+
+MESSAGE_COLUMNS = tuple(MESSAGE.names[1:])
+READ = (
+    StructType([*MESSAGE.fields])
+    .add("error_kind", StringType())
+    .add("error_reason", StringType())
+    .add("error_position", IntegerType())
+    .add("new_paths", StringType())
+    .add(OVERFLOW_COLUMN, StringType())
+    .add(OBJECTS_COLUMN, StringType())
+    .add(RECORD_KEY, StringType())
+    .add("texts", ArrayType(StringType()))
+)
+"""A message whose payload was read: the texts of its plan's columns, in their order, or what is wrong with it."""
+
+STANDING = StructType([*_MESSAGE.fields]).add("role", StringType()).add("file", StringType())
+"""What a message's fate depends on beside the other new ones: where copies have landed, and which versions stand."""
+
+_ARROW = to_arrow_schema(READ)
 
 
 class Fate(StrEnum):
-    """What becomes of a message that is not written; and of a row of the table that a later version replaces."""
+    """What happens to a message that is not written; and to a row of the table that a later version replaces."""
 
     PARSE_ERROR = "parse_error"
     DUPLICATE = "duplicate"
@@ -44,99 +72,108 @@ class Fate(StrEnum):
     REPLACED = "replaced"
 
 
-def read_payloads(messages: DataFrame, plan: FlattenPlan) -> DataFrame:
-    """Parse and flatten: the plan's columns, by their places, or the error and the payload untouched.
+def read_payloads(messages: DataFrame, plans: Mapping[str, FlattenPlan]) -> DataFrame:
+    """Parse and flatten, by the plan of each message's topic."""
+    read = payload_reader(plans)
 
-    Until they are written the columns are called `c0`, `c1` and so on: fields may be called like anything in here.
-    """
-    payload = _payload_udf(plan)(F.col("json_payload").cast("binary"))
-    error = F.col("read.error_kind")
-    return messages.withColumn("read", payload).select(
-        *RAW_COLUMNS,
-        F.when(error.isNotNull(), F.col("json_payload")).alias("json_payload"),
-        *(F.col(f"read.{name}") for name in ERROR_COLUMNS),
-        F.col("read.new_paths"),
-        F.col("read.overflow").alias(OVERFLOW_COLUMN),
-        F.col("read.objects").alias(OBJECTS_COLUMN),
-        F.col("read.key").alias(_KEY_IN_PAYLOAD),
-        *(F.col(f"read.c{i}") for i in range(len(plan.columns))),
-    )
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return map(read, batches)
+
+    return messages.select(*MESSAGE.names).mapInArrow(work, READ)
 
 
-def map_envelope(read: DataFrame) -> DataFrame:
-    """A record's key is the one in its payload, else the one that came with the message, else the message's id."""
-    keys = (F.when(~blank(F.col(name)), F.col(name)) for name in (_KEY_IN_PAYLOAD, "idempotency_key"))
-    return read.withColumn(RECORD_KEY, F.coalesce(*keys, "message_id"))
+def payload_reader(plans: Mapping[str, FlattenPlan]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """What a worker makes of messages: the same with their payloads read."""
+    seconds = blame.TOPIC_SECONDS
+
+    def read(messages: pa.RecordBatch) -> pa.RecordBatch:
+        rows = pa.Table.from_batches([messages])
+        topics = rows["topic"].unique().to_pylist()
+        parts = []
+        for topic in topics:
+            with topic_blamed(topic, seconds):
+                own = rows if len(topics) == 1 else rows.filter(pc.equal(rows["topic"], topic))
+                parts.append(read_messages(own, plans[topic]))
+        return (
+            pa.concat_tables(parts).combine_chunks().to_batches()[0] if parts else _ARROW.empty_table().to_batches()[0]
+        )
+
+    return read
 
 
-def new_paths(read: DataFrame, plan: FlattenPlan) -> list[Path]:
-    """Fields that the plan does not know and has room for, in the order in which they first landed."""
-    path = F.posexplode(F.split("new_paths", "\n")).alias("place", "path")
-    places = read.where(F.col("new_paths").isNotNull()).select("landing_seq", path)
-    first = F.min(F.struct("landing_seq", "place")).alias("first")
-    is_bound = F.startswith("path", F.lit(BOUND_MARK))
-    found = places.groupBy("path").agg(first)
-    others = found.where(~is_bound).orderBy("first").limit(max(0, plan.cap - len(plan.columns)))
-    found = found.where(is_bound).unionAll(others)
-    return [path_from_text(row.path.removeprefix(BOUND_MARK)) for row in found.orderBy("first").collect()]
-
-
-def narrow(read: DataFrame) -> DataFrame:
-    """What a message's fate depends on."""
-    is_refused = F.col("error_kind").isNotNull().alias("is_refused")
-    return read.select(
-        "landing_seq", "message_id", F.col(RECORD_KEY).alias("key"), "publish_time", "ingestion_ts", is_refused
-    )
+def read_messages(messages: pa.Table, plan: FlattenPlan) -> pa.Table:
+    """Messages of one topic with their payloads read. A payload is kept where it is still needed."""
+    payloads = messages["json_payload"].combine_chunks()
+    read = reader_for(plan).read(payloads.cast(pa.binary()))
+    needed = pc.or_(pc.is_valid(read.field("error_kind")), pc.is_valid(read.field("new_paths")))
+    width = len(plan.columns)
+    columns = {name: messages[name] for name in _MESSAGE.names}
+    columns["json_payload"] = pc.if_else(needed, payloads, pa.scalar(None, pa.string()))
+    columns |= {name: read.field(name) for name in (*ERROR_COLUMNS, "new_paths")}
+    columns |= {OVERFLOW_COLUMN: read.field("overflow"), OBJECTS_COLUMN: read.field("objects")}
+    columns[RECORD_KEY] = record_keys(read.field("key"), messages["idempotency_key"], messages["message_id"])
+    columns["texts"] = lists_of([read.field(f"c{i}") for i in range(width)], len(payloads))
+    return pa.table(columns).select(_ARROW.names).cast(_ARROW)
 
 
 def fates(messages: DataFrame, copies: DataFrame | None, held: DataFrame | None) -> DataFrame:
-    """What becomes of each message that is not written, and which rows of the table are replaced, by landing_seq.
+    """What happens to each message that is not written, and which rows of the tables are replaced.
 
     FIFO: of the copies of one message the first to land counts; `copies` are those that landed outside of `messages`.
     LIFO: of the versions of one record the latest by publish_time, ingestion_ts and message_id counts; `held` are
-    those that the table holds.
+    those that the tables hold, each with its file.
     """
-    messages = messages.withColumn("is_new", F.lit(True))
-    everywhere = messages if copies is None else messages.unionByName(copies, allowMissingColumns=True)
-    first = F.min("landing_seq").over(Window.partitionBy("message_id"))
+    mine = messages.select(
+        "topic", "landing_seq", *VERSION, RECORD_KEY, F.col("error_kind").isNotNull().alias("is_refused")
+    ).withColumn("is_new", F.lit(True))
+    everywhere = mine
+    if copies is not None:
+        others = copies.select("topic", "landing_seq", "message_id")
+        everywhere = mine.unionByName(others, allowMissingColumns=True)
+    first = F.min("landing_seq").over(Window.partitionBy("topic", "message_id"))
     told_apart = everywhere.withColumn("is_copy", F.col("landing_seq") > first)
     if copies is not None:
         told_apart = told_apart.where("is_new")
     versions = told_apart.withColumn("counts", ~F.col("is_copy") & ~F.col("is_refused"))
     if held is not None:
-        versions = versions.unionByName(held.withColumn("counts", F.lit(True)), allowMissingColumns=True)
-    latest_first = [F.desc(name) for name in VERSION]
-    rank = F.row_number().over(Window.partitionBy("key", "counts").orderBy(*latest_first, F.desc_nulls_last("is_new")))
+        theirs = held.select("topic", "landing_seq", *VERSION, F.col("idempotency_key").alias(RECORD_KEY), "file")
+        versions = versions.unionByName(theirs.withColumn("counts", F.lit(True)), allowMissingColumns=True)
+    else:
+        versions = versions.withColumn("file", F.lit(None).cast("string"))
+    latest_first = [*(F.desc(name) for name in VERSION), F.desc_nulls_last("is_new")]
+    rank = F.row_number().over(Window.partitionBy("topic", RECORD_KEY, "counts").orderBy(*latest_first))
     fate = (
         F.when(F.col("is_copy"), Fate.DUPLICATE)
         .when(F.col("is_refused"), Fate.PARSE_ERROR)
         .when(F.col("rank") > 1, F.when(F.col("is_new"), Fate.SUPERSEDED).otherwise(Fate.REPLACED))
     )
-    return versions.withColumn("rank", rank).select("landing_seq", fate.alias("fate")).where("fate IS NOT NULL")
+    decided = versions.withColumn("rank", rank).select("topic", "landing_seq", "message_id", fate.alias("fate"), "file")
+    return decided.where("fate IS NOT NULL")
+
+
+def new_fields(read: DataFrame) -> DataFrame:
+    """The fields of each topic that its plan does not know and has room for, in the order in which they landed."""
+    path = F.posexplode(F.split("new_paths", "\n")).alias("place", "path")
+    places = read.where(F.col("new_paths").isNotNull()).select("topic", "landing_seq", path)
+    first = places.groupBy("topic", "path").agg(F.min(F.struct("landing_seq", "place")).alias("first"))
+    in_order = F.array_sort(F.collect_list(F.struct("first", "path")))
+    return first.groupBy("topic").agg(F.transform(in_order, lambda each: each["path"]).alias("new_fields"))
+
+
+def paths_of(fields: Iterable[str]) -> list[Path]:
+    """Such fields as paths."""
+    return [path_from_text(text.removeprefix(BOUND_MARK)) for text in fields]
 
 
 def parse_errors(refused: DataFrame) -> DataFrame:
     """Messages whose payload is not one JSON object, with the reason, as their table has them."""
-    return refused.select(*RAW_COLUMNS, "json_payload", *ERROR_COLUMNS)
+    columns = (*_MESSAGE.names[1:], "json_payload", *ERROR_COLUMNS)
+    return refused.select(F.col("topic").alias("topic_name"), *columns)
 
 
 def flat_rows(written: DataFrame, plan: FlattenPlan, columns: Iterable[str]) -> DataFrame:
-    """The other messages, with all `columns` of Standardized; those that nothing fills any more are NULL."""
-    filled = {name: name for name in (*RAW_COLUMNS, OVERFLOW_COLUMN, OBJECTS_COLUMN)}
-    filled |= {column.name: f"c{i}" for i, column in enumerate(plan.columns)} | {"idempotency_key": RECORD_KEY}
-    return written.select(
-        *(F.col(filled[name]).alias(name) if name in filled else F.lit(None).alias(name) for name in columns)
-    )
-
-
-def _payload_udf(plan: FlattenPlan) -> Callable[[Column], Column]:
-    # A type, not its text: that would be parsed by the server of whichever session is the active one.
-    columns = {f"c{i}": StringType() for i in range(len(plan.columns))}
-
-    @arrow_udf(StructType([StructField(name, kind) for name, kind in {**_SAID, **columns}.items()]))  # type: ignore[untyped-decorator]
-    def read_payload(payloads: pa.Array) -> pa.Array:
-        return reader_for(plan).read(payloads)
-
-    # Deterministic, but Spark must not be free to run it once for the filter and again for the columns.
-    udf: Callable[[Column], Column] = read_payload.asNondeterministic()
-    return udf
+    """Messages of one topic with all `columns` of Standardized; those that nothing fills any more are NULL."""
+    filled = {name: F.col(name) for name in (*_MESSAGE.names[1:], OVERFLOW_COLUMN, OBJECTS_COLUMN)}
+    filled |= {column.name: F.get("texts", F.lit(i)) for i, column in enumerate(plan.columns)}
+    filled["idempotency_key"] = F.col(RECORD_KEY)
+    return written.select(*(filled.get(name, F.lit(None)).alias(name) for name in columns))

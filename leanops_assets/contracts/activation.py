@@ -24,9 +24,9 @@ from leanops.errors import (
     RebuildRefused,
     TopicNameInvalid,
 )
-from leanops.names import Layer, is_topic, table
+from leanops.names import is_topic, table
 from leanops.settings import Settings
-from leanops_assets.layer_step import PATIENCE
+from leanops_assets.run_batch import WAIT
 from leanops_resources.schema_store import CONTRACT_FILE, ERROR_FILE, SchemaStore, Stage, Upload, read_active
 from leanops_resources.spark.recovery import spark_faults_named
 from leanops_resources.state.lease import lease
@@ -78,7 +78,7 @@ class Activation:
         topic = upload.topic
         with (
             surroundings_named(self.settings.home),
-            lease(self.state, f"build/{topic}", "a contract upload", PATIENCE),
+            lease(self.state, f"build/{topic}", "a contract upload", WAIT),
             ExitStack() as held,
         ):
             if self.store.read(topic, Stage.PENDING, upload.name) != upload.content:
@@ -127,10 +127,10 @@ class Activation:
     @contextmanager
     def _prepared(self, topic: str, contract: Contract, changes: Diff) -> "Iterator[Publish]":
         """The tables as the contract needs them: evolved in place if they can follow, else rebuilt beside them."""
+        from leanops.batch.topics import TopicTables
         from leanops.curated.table import ensure_curated_table, ensure_errors_table
         from leanops.ops.drift_log import log_type_changes
         from leanops.standardized.table import ensure_parse_errors_table, ensure_standardized_table, is_mapped_by
-        from leanops.tables import find_table
 
         catalog = self.catalog.load()
         log_type_changes(catalog, topic, contract.version, changes)
@@ -138,9 +138,10 @@ class Activation:
         ensure_errors_table(catalog)
         if changes.impact is not Impact.BREAKING:
             try:
-                if is_mapped_by(find_table(catalog, table(Layer.STANDARDIZED, topic)), contract):
-                    ensure_standardized_table(catalog, topic, contract)
-                    ensure_curated_table(catalog, topic, contract)
+                tables = TopicTables(catalog, topic)
+                if is_mapped_by(tables.standardized, contract):
+                    ensure_standardized_table(tables, contract)
+                    ensure_curated_table(tables, contract)
                     yield _nothing
                     return
                 self.say("Standardized has not kept what the contract asks for, and is read from RAW again")

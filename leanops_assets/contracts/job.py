@@ -7,6 +7,7 @@ from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from pydantic import Field
 
 from leanops.errors import LeanOpsError, TopicBusy
+from leanops.names import table
 from leanops.settings import Settings
 from leanops_assets.checks import ledger_verdicts
 from leanops_assets.metadata import days_metadata, markdown_table
@@ -127,7 +128,7 @@ def _tell_rebuilt(
     topic, accounts = activated.topic, rebuilt.accounts
     for layer in rebuilt.rows_after:
         days = {account.day for account in accounts if account.layer is layer}
-        for day, metadata in days_metadata(catalog, layer, topic, days).items():
+        for day, metadata in days_metadata(catalog.load_table(table(layer, topic)), days).items():
             key = asset_key(layer, topic)
             context.log_event(dg.AssetMaterialization(key, partition=day.isoformat(), metadata=metadata))
     for account in accounts:

@@ -55,11 +55,12 @@ def build_raw_assets(topic: Topic, settings: Settings) -> dg.AssetsDefinition:
         checks = {key.name for key in context.selected_asset_check_keys}
         drained: list[Drained] = []
         if context.selected_asset_keys:
-            ensure_raw_table(catalog, topic.name)
+            raw = ensure_raw_table(catalog, topic.name)
             holder = f"run {context.run.run_id}"
             drained = drain_topics(catalog, store, intake, settings.first_day, [topic.name], holder, PATIENCE)
             tell(context, catalog, store, drained[0], leave_out=[day])
-            shown = days_metadata(catalog, Layer.RAW, topic.name, [day])[day]
+            raw.refresh()
+            shown = days_metadata(raw, [day])[day]
             yield dg.MaterializeResult(
                 asset_key=asset_key(Layer.RAW, topic.name),
                 metadata={**shown, "rows_landed": drained[0].landed[day], "landed_from": drained[0].source},

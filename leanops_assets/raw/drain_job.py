@@ -169,7 +169,7 @@ def _tell(
     landed = {day: drained.landed[day] for day in days if drained.landed[day]}
     raw = find_table(catalog, table(Layer.RAW, topic)) if days else None
     found = table_days(raw, days) if raw else {}
-    for event in landed_events(topic, landed, drained.source, shown_days(found, raw)):
+    for event in landed_events(topic, landed, drained.source, shown_days(found, raw) if raw else {}):
         context.log_event(event)
     circuit = circuit_verdict(topic, breaker)
     accounts = books.accounts(topic, {day: held.rows for day, held in found.items() if held.rows})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from leanops.ingestion.breaker import Breaker, Circuit
-from leanops.names import Layer
+from leanops.names import Layer, table
 from leanops_assets.metadata import days_metadata
 from leanops_assets.specs import asset_key
 
@@ -41,7 +41,8 @@ def landed_days(
     catalog: "Catalog", topic: str, landed: Mapping[date, int], source: str
 ) -> Iterator[dg.AssetMaterialization]:
     """A materialisation of RAW for each day that has grown."""
-    return landed_events(topic, landed, source, days_metadata(catalog, Layer.RAW, topic, landed) if landed else {})
+    shown = days_metadata(catalog.load_table(table(Layer.RAW, topic)), landed) if landed else {}
+    return landed_events(topic, landed, source, shown)
 
 
 def landed_events(

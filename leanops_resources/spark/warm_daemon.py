@@ -33,7 +33,7 @@ def _end_when_idle() -> None:
 
 if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if not entry.endswith(("pyspark.zip", ".jar"))]
-    for library in ("msgspec", "numpy", "pyarrow"):
+    for library in ("msgspec", "numpy", "pyarrow", "leanops.standardized.worker", "leanops.curated.worker"):
         importlib.import_module(library)
     threading.Thread(target=_end_when_idle, daemon=True).start()
     importlib.import_module("pyspark.daemon").manager()

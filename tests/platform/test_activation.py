@@ -315,7 +315,7 @@ def test_an_upload_that_meets_a_full_disk_stays_pending(
 
 def test_an_upload_waits_for_the_tick_that_builds_the_topic(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     life.upload(VERSION_1)
-    monkeypatch.setattr(activation, "PATIENCE", timedelta(seconds=0.3))
+    monkeypatch.setattr(activation, "WAIT", timedelta(seconds=0.3))
     with lease(SqliteStateStore(life.home.state), f"build/{TOPIC}", "a tick", timedelta()):
         (busy,) = take_all(taker())
         assert isinstance(busy, TopicBusy)

@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 
 from leanops.contracts.model import Contract
 from leanops.contracts.reading import read_contract
-from leanops.curated.build import build_curated
 from leanops.home import Home
-from leanops.ledger.draw_up import draw_up
-from leanops.names import SOURCE, Layer, table
+from leanops.names import Layer, table
 from leanops.raw.landing import land_file
-from leanops.standardized.build import build_standardized
 from leanops_resources.catalog import LocalCatalog
+from tests.accounting import all_accounts_of
+from tests.building import curate, standardize
+from tests.large import have_own_jobs
 from tests.platform.test_activation import take_all, taker
 
 Spec = Mapping[str, Any]
@@ -117,8 +117,8 @@ class Topic:
 
     def build(self) -> None:
         assert self._contract
-        build_standardized(lambda: self._spark, self._catalog, self.name, self._contract)
-        build_curated(lambda: self._spark, self._catalog, self.name, self._contract)
+        standardize(self._spark, self._catalog, self.name, self._contract)
+        curate(self._spark, self._catalog, self.name, self._contract)
 
     def tables(self) -> dict[Layer, Any]:
         """Columns and rows of all tables, but for times and the topic's name; of the errors those that are open."""
@@ -136,11 +136,7 @@ class Topic:
 
     def is_closed(self) -> bool:
         assert self._contract
-        accounts = [
-            account
-            for layer in SOURCE
-            for account in draw_up(lambda: self._spark, self._catalog, self.name, self._contract, layer)
-        ]
+        accounts = all_accounts_of(self._spark, self._catalog, self.name, self._contract)
         return bool(accounts) and all(each.closes and each.is_clean for each in accounts)
 
 
@@ -166,9 +162,7 @@ def topics(
 def test_a_topic_that_lived_through_contracts_equals_a_fresh_one_with_the_last(
     life: str, way: str, topics: Callable[[str], Topic], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("standardized.build", "curated.build", "ledger.draw_up"):
-        monkeypatch.setattr(f"leanops.{module}.SMALL", 0 if way == "large" else 5_000)
-    monkeypatch.setattr("leanops.ledger.draw_up.LOCAL_ROWS", 0 if way == "large" else 5_000)
+    have_own_jobs(monkeypatch, way == "large")
     contracts = LIVES[life]
     old, fresh = topics("old"), topics("fresh")
     for part, each in enumerate(contracts):

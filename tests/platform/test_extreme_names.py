@@ -17,6 +17,7 @@ from leanops.raw.table import ensure_raw_table
 from leanops.settings import Settings
 from leanops_assets.definitions import defs
 from leanops_assets.factory import define_topics
+from leanops_assets.run_batch import BatchResource
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.dagster_resources import embedded_resources
 from tests.conftest import PROJECT, Said
@@ -149,7 +150,9 @@ def test_a_topic_that_dagster_does_not_take_leaves_the_others_in_the_graph(home:
     fine = Topic(name="fine", contract=read_contract(contract("fine").encode(), "fine", "a test"))
     manifest = Manifest(topics=(Topic(name=TOO_LONG), fine, refused("refused")))
     defined = define_topics(manifest, Settings.load())
-    graph = dg.Definitions(defined.assets, resources=embedded_resources(Settings.load())).resolve_asset_graph()
+    graph = dg.Definitions(
+        defined.assets, resources={**embedded_resources(Settings.load()), "batch": BatchResource()}
+    ).resolve_asset_graph()
     keys = {key.to_user_string() for key in graph.get_all_asset_keys()}
     assert "curated/fine" in keys
     assert {key for key in keys if "refused" in key} == {"raw/refused"}

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from leanops.home import Home
 from leanops.names import Layer, spark_table
 from leanops.raw.landing import land_file
-from leanops_assets import layer_step
+from leanops_assets import run_batch
 from leanops_assets.instance import dagster_instance
 from leanops_assets.specs import asset_key
 from leanops_resources.catalog import LocalCatalog
@@ -91,7 +91,7 @@ def test_a_day_that_was_built_is_shown_as_built_when_its_checks_cannot_be_drawn_
     def fail(*_: object) -> None:
         raise ConnectionError("the server went away")
 
-    monkeypatch.setattr(layer_step, "check_days", fail)
+    monkeypatch.setattr(run_batch, "check_days", fail)
     failed = run(warm_home, "2026-01-15", [asset_key(Layer.STANDARDIZED, "payments")], raise_on_error=False)
     assert not failed.success
     assert metadata(failed, Layer.STANDARDIZED, "payments")["rows_written"] == 5
@@ -102,13 +102,13 @@ def test_a_step_waits_for_the_run_that_builds_the_same_topic_and_skips_when_it_t
 ) -> None:
     leanops("land", "payments", EXAMPLES / "payments.ndjson")
     store = SqliteStateStore(warm_home.state)
-    monkeypatch.setattr(layer_step, "PATIENCE", timedelta(seconds=0.5))
+    monkeypatch.setattr(run_batch, "WAIT", timedelta(seconds=0.5))
     with lease(store, "build/payments", "another run", timedelta()):
         skipped = tick(warm_home, "2026-01-15", "payments")
     assert skipped.success
     assert asset_key(Layer.CURATED, "payments") not in {e.asset_key for e in skipped.get_asset_materialization_events()}
 
-    monkeypatch.setattr(layer_step, "PATIENCE", timedelta(minutes=1))
+    monkeypatch.setattr(run_batch, "WAIT", timedelta(minutes=1))
     is_held, was_asked_for = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -119,15 +119,15 @@ def test_a_step_waits_for_the_run_that_builds_the_same_topic_and_skips_when_it_t
     other = threading.Thread(target=hold)
     other.start()
     is_held.wait()
-    acquire = SqliteStateStore.acquire
+    acquire = SqliteStateStore.acquire_many
 
-    def ask(asked: SqliteStateStore, name: str, owner: str, ttl: timedelta = LOCK_TTL) -> Lock | None:
-        got = acquire(asked, name, owner, ttl)
-        if got is None:
+    def ask(asked: SqliteStateStore, names: Collection[str], owner: str, ttl: timedelta = LOCK_TTL) -> dict[str, Lock]:
+        got = acquire(asked, names, owner, ttl)
+        if not got:
             was_asked_for.set()
         return got
 
-    monkeypatch.setattr(SqliteStateStore, "acquire", ask)
+    monkeypatch.setattr(SqliteStateStore, "acquire_many", ask)
     built = tick(warm_home, "2026-01-15", "payments")
     other.join()
     assert was_asked_for.is_set()

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from leanops.batch.topics import TopicTables
 from leanops.home import Home
 from leanops.ops.drift_log import DRIFT_LOG
 from leanops.ops.schema_versions import versions
@@ -96,7 +97,7 @@ def test_what_is_older_than_the_logs_is_logged_once(schemas: Path, home: Home) -
     contract = manifest.by_name[TOPIC].contract
     assert contract is not None
     assert schemas.is_dir()
-    add_columns(ensure_standardized_table(catalog, TOPIC, contract), [FlatColumn(("sku",), "sku")])
+    add_columns(ensure_standardized_table(TopicTables(catalog, TOPIC), contract), [FlatColumn(("sku",), "sku")])
     for _ in range(2):
         assert run_job(home, "catch_up").success
         rows = [(row["column"], row["change"], row["field"]) for row in logged(home, DRIFT_LOG)]

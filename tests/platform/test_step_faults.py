@@ -1,7 +1,7 @@
 """Which faults of a step are tried again, and which are counted."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import pytest
@@ -10,9 +10,8 @@ from pyspark.sql import SparkSession
 from leanops.errors import ContractBreaking, LandingConflict, SparkUnavailable, StateBusy, StateStoreUnavailable
 from leanops.home import Home
 from leanops.names import Layer
-from leanops.standardized import build as standardized
-from leanops.standardized.build import build_standardized
-from leanops_assets import layer_step, step_faults
+from leanops.standardized.shared_job import SharedJob
+from leanops_assets import run_batch, step_faults
 from leanops_assets.specs import asset_key
 from leanops_resources.dagster_resources import SparkConnectResource
 from leanops_resources.spark.time_limit import TimeLimit
@@ -86,18 +85,19 @@ def test_a_build_that_hangs_fails_its_topic_alone(
 ) -> None:
     hang(spark, seconds=0)
 
-    def soon_for_orders(what: str, limit: timedelta, sessions: Callable[[], SparkSession]) -> TimeLimit:
-        return TimeLimit(what, timedelta(seconds=1) if "orders" in what else limit, sessions)
+    def soon(what: str, _: timedelta, sessions: Callable[[], SparkSession]) -> TimeLimit:
+        return TimeLimit(what, timedelta(seconds=15), sessions)
 
-    def hang_for_orders(sessions: Callable[[], SparkSession], catalog: object, topic: str, *of: object) -> object:
-        if topic == "orders":
-            hang(sessions())
-        return build_standardized(sessions, catalog, topic, *of)  # type: ignore[arg-type]
+    def hang_for_orders(job: SharedJob, session: SparkSession, topics: Sequence[str]) -> object:
+        if "orders" in topics:
+            hang(session)
+        return decide(job, session, topics)
 
+    decide = SharedJob._decide
     for topic in ("orders", "payments"):
         leanops("land", topic, EXAMPLES / f"{topic}.ndjson")
-    monkeypatch.setattr(layer_step, "TimeLimit", soon_for_orders)
-    monkeypatch.setattr(standardized, "build_standardized", hang_for_orders)
+    monkeypatch.setattr(run_batch, "TimeLimit", soon)
+    monkeypatch.setattr(SharedJob, "_decide", hang_for_orders)
     said = leanops("tick")
     assert said.exit_code == 1
     assert (
@@ -115,15 +115,17 @@ def test_a_build_whose_session_is_lost_is_tried_again_with_another(
 ) -> None:
     lost: list[SparkSession] = []
 
-    def lose_the_first(sessions: Callable[[], SparkSession], *of: object) -> object:
+    def lose_the_first(job: SharedJob, session: SparkSession, topics: Sequence[str]) -> object:
         if not lost:
-            lost.append(sessions())
-            lost[0].stop()
-            lost[0].range(3).count()
-        return build_standardized(sessions, *of)  # type: ignore[arg-type]
+            lost.append(session)
+            session.stop()
+            session.range(3).count()
+        return decide(job, session, topics)
+
+    decide = SharedJob._decide
 
     monkeypatch.setattr(step_faults, "RETRY_SECONDS", 0)
-    monkeypatch.setattr(standardized, "build_standardized", lose_the_first)
+    monkeypatch.setattr(SharedJob, "_decide", lose_the_first)
     leanops("land", "payments", EXAMPLES / "payments.ndjson")
     said = leanops("tick")
     assert said.exit_code == 0, said.err

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 from pyiceberg.catalog import Catalog
 
+from leanops.batch.topics import TopicTables
 from leanops.contracts.model import Contract
 from leanops.curated.table import ensure_curated_table
 from leanops.errors import ContractBreaking
@@ -201,12 +202,12 @@ def test_a_type_that_grows_is_widened_and_one_that_changes_is_refused_before_any
         return Contract.model_validate(document)
 
     catalog = LocalCatalog(home).load()
-    ensure_curated_table(catalog, "orders", contract("INT", "DECIMAL(18,2)"))
-    ensure_curated_table(catalog, "orders", contract("BIGINT", "DECIMAL(20,2)"))
+    ensure_curated_table(TopicTables(catalog, "orders"), contract("INT", "DECIMAL(18,2)"))
+    ensure_curated_table(TopicTables(catalog, "orders"), contract("BIGINT", "DECIMAL(20,2)"))
     schema = catalog.load_table(table(Layer.CURATED, "orders")).schema()
     assert str(schema.find_type("item_count")) == "long"
     assert str(schema.find_type("amount")) == "decimal(20, 2)"
     for item_count, amount in (("DOUBLE", "DECIMAL(20,2)"), ("INT", "DECIMAL(20,2)"), ("BIGINT", "DECIMAL(22,4)")):
         with pytest.raises(ContractBreaking, match="Submit it as a new version"):
-            ensure_curated_table(catalog, "orders", contract(item_count, amount))
+            ensure_curated_table(TopicTables(catalog, "orders"), contract(item_count, amount))
     assert catalog.load_table(table(Layer.CURATED, "orders")).schema() == schema

@@ -23,17 +23,16 @@ from pyspark.sql import SparkSession
 from leanops.contracts.datetime_format import EPOCH_FORMATS, is_format
 from leanops.contracts.model import Contract, EnvelopeColumn, PayloadColumn
 from leanops.contracts.reading import read_contract
-from leanops.curated.build import build_curated
 from leanops.home import Home
 from leanops.names import SAFE_NAME, Layer, table
 from leanops.raw.landing import land_file
 from leanops.settings import Settings
-from leanops.standardized.build import build_standardized
 from leanops_assets.contracts.activation import Activation
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.schema_store import LocalSchemaStore, Stage
 from leanops_resources.state.sqlite import SqliteStateStore
 from tests import oracle
+from tests.building import curate, standardize
 from tests.spark.test_datetime_format import patterns_with_sections, plain_patterns
 
 FORMATS = {
@@ -235,8 +234,8 @@ class Platform:
         assert self._activation.take_in(upload)
         messages = [self._message(number, row) for number, row in enumerate(rows)]
         self._land(topic, messages)
-        build_standardized(lambda: self._spark, self.catalog, topic, contract)
-        build_curated(lambda: self._spark, self.catalog, topic, contract)
+        standardize(self._spark, self.catalog, topic, contract)
+        curate(self._spark, self.catalog, topic, contract)
         self._compare(topic, contract, messages)
 
     def _message(self, number: int, row: Mapping[str, Any]) -> oracle.Message:

@@ -13,12 +13,12 @@ import pytest
 
 from leanops.blank import WHITE_SPACE
 from leanops.contracts.model import MAX_COLUMNS, RULES_VERSION, Contract
-from leanops.curated.build import build_curated
 from leanops.names import Layer
 from leanops.pending import pending
-from leanops.standardized.build import REREAD, build_standardized
 from leanops.standardized.flatten_plan import FlatColumn, FlattenPlan
+from leanops.standardized.planned import REREAD
 from leanops.standardized.table import add_columns
+from tests.building import curate, standardize
 from tests.chosen_topic import ChosenTopic, Row, contract
 
 
@@ -229,7 +229,7 @@ def test_a_topic_that_was_built_by_earlier_rules_is_built_anew_and_says_so(
         chosen.build(wanted())
         assert pending(chosen.catalog, chosen.topic, wanted()) is None
     assert pending(chosen.catalog, chosen.topic, wanted()) is not None
-    again = build_standardized(lambda: chosen.spark, chosen.catalog, chosen.topic, wanted())
+    again = standardize(chosen.spark, chosen.catalog, chosen.topic, wanted())
     assert again.notice == REREAD
     assert again.written == 1
     chosen.build(wanted())
@@ -243,7 +243,7 @@ def test_a_column_that_an_interrupted_build_has_added_is_not_asked_for(chosen: C
     chosen.land([{"n": 1}])
     chosen.build(wanted)
     add_columns(chosen.table(Layer.STANDARDIZED), [FlatColumn(("N",), "n__later")])
-    build_curated(lambda: chosen.spark, chosen.catalog, chosen.topic, wanted, [date(2026, 1, 1)])
+    curate(chosen.spark, chosen.catalog, chosen.topic, wanted, [date(2026, 1, 1)])
     assert chosen.rows(Layer.CURATED)["m0"]["n"] == 1
 
 

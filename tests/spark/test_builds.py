@@ -1,40 +1,39 @@
-"""Builds that are cut off, overtaken or repeated: the tables end up as if nothing had happened."""
+"""Builds that are killed, overtaken or repeated: the tables end up as if nothing had happened."""
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.connect.merge import MergeIntoWriter
+from pyspark.sql.connect.readwriter import DataFrameWriterV2
+from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from leanops import commits
+from leanops.batch.topics import TopicBuild, TopicTables
 from leanops.commits import Draft
 from leanops.contracts.manifest import Topic
 from leanops.contracts.model import Contract
-from leanops.curated import build as curated_build
-from leanops.curated import few as curated_few
-from leanops.curated import many as curated_many
-from leanops.curated.build import build_curated
-from leanops.data_files import DataFiles
+from leanops.curated import own_job as curated_own_job
+from leanops.curated import shared_job as curated_shared_job
 from leanops.errors import BuildOvertaken
 from leanops.home import Home
-from leanops.ledger.draw_up import draw_up
 from leanops.ledger.trace import trace
 from leanops.names import Layer, spark_table, table
 from leanops.observed import Observed
 from leanops.pending import pending
-from leanops.standardized import build as standardized_build
-from leanops.standardized import built
-from leanops.standardized import few as standardized_few
-from leanops.standardized import many as standardized_many
-from leanops.standardized.build import build_standardized
 from leanops_resources.catalog import LocalCatalog
+from tests.accounting import accounts_of
+from tests.building import build_topics, curate, standardize
 from tests.conftest import PROJECT, server_url_of
-from tests.large import take_for_large
+from tests.large import have_own_jobs, leave_deletions_to_spark
 from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
 
 
@@ -57,103 +56,113 @@ class Killed(BaseException):
     """What a process that is killed never gets to see."""
 
 
-def cut_off_after(monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> None:
-    """From now on, whoever calls this function gets no further."""
-    whole = getattr(place, name)
+class Changes:
+    """Every change that builds make to tables, by PyIceberg or by Spark; after so many of them they get no further."""
 
-    def call(*arguments: Any, **options: Any) -> None:
-        whole(*arguments, **options)
-        raise Killed
+    def __init__(self, patch: pytest.MonkeyPatch, last: int | None = None) -> None:
+        self.made = 0
+        self._last = last
+        self._one_by_one = threading.Lock()
+        for place, name in (
+            (SqlCatalog, "commit_table"),
+            (DataFrameWriterV2, "append"),
+            (DataFrameWriterV2, "overwrite"),
+            (MergeIntoWriter, "merge"),
+            (ConnectSession, "sql"),
+        ):
+            patch.setattr(place, name, self._counted(getattr(place, name), is_sql=name == "sql"))
 
-    monkeypatch.setattr(place, name, call)
+    def _counted(self, change: Callable[..., Any], is_sql: bool) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if is_sql and not arguments[1].startswith(("DELETE", "UPDATE")):
+                return change(*arguments, **options)
+            with self._one_by_one:
+                if self.made == self._last:
+                    raise Killed
+                result = change(*arguments, **options)
+                self.made += 1
+            return result
+
+        return call
 
 
-POINTS = [
-    ("few", built, "log_drift", "standardize"),
-    ("few", built, "add_columns", "standardize"),
-    ("few", Draft, "begin", "standardize"),
-    ("few", standardized_few, "replace_own", "standardize"),
-    ("few", DataFiles, "commit", "standardize"),
-    ("few", Draft, "begin", "curate"),
-    ("few", curated_few, "replace_own", "curate"),
-    ("few", DataFiles, "commit", "curate"),
-    ("few of large tables", Draft, "begin", "standardize"),
-    ("few of large tables", DataFiles, "commit", "standardize"),
-    ("few of large tables", Draft, "publish", "standardize"),
-    ("few of large tables", Draft, "delete_rows", "curate"),
-    ("few of large tables", DataFiles, "commit", "curate"),
-    ("few of large tables", Draft, "publish", "curate"),
-    ("many", Draft, "begin", "standardize"),
-    ("many", standardized_many, "replace_rows", "standardize"),
-    ("many", Draft, "delete_rows", "standardize"),
-    ("many", Draft, "append", "standardize"),
-    ("many", Draft, "publish", "standardize"),
-    ("many", Draft, "delete_rows", "curate"),
-    ("many", Draft, "append", "curate"),
-    ("many", curated_many, "close_errors", "curate"),
-    ("many", Draft, "publish", "curate"),
-]
-SELDOM = {("many", "begin"), ("many", "delete_rows"), ("many", "close_errors")}
-"""The points that only the long tests try: each costs three builds in Spark."""
+WAYS = ("shared job", "shared job of large files", "own jobs")
 
 
 @pytest.fixture
 def built_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """From now on, these few messages are built as `few`, of small or large tables, or as `many` are."""
+    """From now on, topics are built in this way, however small they are."""
 
     def choose(way: str) -> None:
-        for module in (standardized_build, curated_build):
-            monkeypatch.setattr(module, "SMALL", 0 if way == "many" else 5_000)
-        take_for_large(monkeypatch, way == "few of large tables")
+        have_own_jobs(monkeypatch, way == "own jobs")
+        leave_deletions_to_spark(monkeypatch, way == "shared job of large files")
 
     return choose
 
 
+def build_all(topics: Sequence[Records]) -> None:
+    builds = [TopicBuild(TopicTables(each.catalog, each.name), CONTRACT) for each in topics]
+    build_topics(topics[0].spark, topics[0].catalog, builds)
+
+
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    ("way", "place", "name", "step"),
+    ("way", "every"),
     [
-        pytest.param(
-            *point,
-            id=f"{point[0]}, {point[3]}, {point[2]}",
-            marks=[pytest.mark.long] if (point[0], point[2]) in SELDOM else [],
-        )
-        for point in POINTS
+        ("shared job", 1),
+        ("shared job of large files", 4),
+        ("own jobs", 8),
+        pytest.param("shared job of large files", 1, marks=pytest.mark.long),
+        pytest.param("own jobs", 1, marks=pytest.mark.long),
     ],
 )
-def test_a_build_that_is_cut_off_at_any_point_and_repeated_changes_nothing(
+def test_a_batch_that_is_killed_between_any_two_of_its_changes_and_repeated_changes_nothing(
     way: str,
-    place: Any,
-    name: str,
-    step: str,
+    every: int,
     topic: Callable[[str], Records],
     built_as: Callable[[str], None],
     undisturbed: dict[Layer, list[dict[str, Any]]],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    disturbed = topic(f"cut_{way}_{step}_{name}".lower().replace(" ", "_"))
-    disturbed.land(FIRST)
-    disturbed.build()
-    disturbed.land(SECOND)
-    if step == "curate":
-        disturbed.standardize()
-    built_as(way)
-    with monkeypatch.context() as cut:
-        cut_off_after(cut, place, name)
-        with pytest.raises(Killed):
-            getattr(disturbed, step)()
-    disturbed.land(THIRD)
-    disturbed.build()
-    assert disturbed.tables() == undisturbed
-    refs = [disturbed.catalog.load_table(table(layer, disturbed.name)).refs() for layer in ("standardized", "curated")]
-    assert all(set(each) == {"main"} for each in refs)
+    def batch(number: int) -> list[Records]:
+        return [topic(f"killed_{way}_{every}_{number}_{each}".replace(" ", "_")) for each in "ab"]
+
+    def land(batches: Sequence[Sequence[Records]], messages: Sequence[dict[str, object]]) -> None:
+        for each in (each for batch in batches for each in batch):
+            each.land(messages)
+
+    first = batch(0)
+    for messages in (FIRST, SECOND):
+        land([first], messages)
+        with pytest.MonkeyPatch.context() as patch:
+            if messages is SECOND:
+                built_as(way)
+                changes = Changes(patch)
+            build_all(first)
+    batches = {last: batch(last) for last in range(1, changes.made, every)}
+    assert len(batches) >= 3
+    land([*batches.values()], FIRST)
+    build_all([each for batch in batches.values() for each in batch])
+    land([*batches.values()], SECOND)
+    for last, killed in batches.items():
+        with pytest.MonkeyPatch.context() as patch:
+            Changes(patch, last)
+            with pytest.raises(Killed):
+                build_all(killed)
+    land([first, *batches.values()], THIRD)
+    everything = [*first, *(each for batch in batches.values() for each in batch)]
+    build_all(everything)
+    for each in everything:
+        assert each.tables() == undisturbed, each.name
+        refs = [each.catalog.load_table(table(layer, each.name)).refs() for layer in ("standardized", "curated")]
+        assert all(set(names) == {"main"} for names in refs), each.name
 
 
 @pytest.mark.parametrize(
     ("way", "publishing", "writing_errors"),
     [
-        ("few", "replace", (curated_few, "replace_own")),
-        ("few of large tables", "publish", (curated_few, "replace_own")),
-        ("many", "publish", (curated_many, "merge_errors")),
+        ("shared job", "publish_files", (curated_shared_job, "write_errors")),
+        ("shared job of large files", "publish", (curated_shared_job, "write_errors")),
+        ("own jobs", "publish", (curated_own_job, "write_errors")),
     ],
 )
 def test_of_two_builds_at_once_without_a_lock_the_slower_changes_nothing(
@@ -209,15 +218,15 @@ def test_a_process_that_is_killed_before_it_publishes_leaves_nothing_that_reader
         import os, signal
         from leanops.commits import Draft
         from leanops.settings import Settings
-        from leanops.standardized.build import build_standardized
         from leanops_resources.catalog import LocalCatalog
         from leanops_resources.spark.session import attach
         from leanops.home import Home
-        from tests.spark.test_builds import CONTRACT
+        from tests.building import standardize
+        from tests.records import CONTRACT
         settings = Settings.load()
         catalog = LocalCatalog(Home(settings.home))
-        Draft.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-        build_standardized(lambda: attach(settings, catalog), catalog.load(), "killed", CONTRACT)
+        Draft.publish_files = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        standardize(attach(settings, catalog), catalog.load(), "killed", CONTRACT)
     """
     home = {"LEANOPS_HOME": str(disturbed.home.path), "SPARK_REMOTE": server_url_of(spark_home)}
     killed = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, env={**os.environ, **home}, check=False)
@@ -268,8 +277,8 @@ def test_fields_may_be_called_like_anything_that_the_platform_names_inside(topic
     named.land([{**message("m1", 1), "payload": payload}])
     named.land([{**message("m2", 2), "payload": payload}, {**message("m3", 2), "payload": "{"}])
     named.land([{**message("m4", 3), "payload": {**payload, "key": "b", "is_broken": "x"}}])
-    build_standardized(lambda: named.spark, named.catalog, named.name, contract)
-    build_curated(lambda: named.spark, named.catalog, named.name, contract)
+    standardize(named.spark, named.catalog, named.name, contract)
+    curate(named.spark, named.catalog, named.name, contract)
     tables = named.tables()
     standardized = {row["message_id"]: row for row in tables[Layer.STANDARDIZED]}
     assert {name: standardized["m2"][name] for name in inside} == values
@@ -280,9 +289,7 @@ def test_fields_may_be_called_like_anything_that_the_platform_names_inside(topic
         ("m4", [{"column": "is_broken", "rule": "type", "value": "x"}])
     ]
     for layer in (Layer.STANDARDIZED, Layer.CURATED):
-        assert all(
-            account.is_clean for account in draw_up(lambda: named.spark, named.catalog, named.name, contract, layer)
-        )
+        assert all(account.is_clean for account in accounts_of(named.spark, named.catalog, named.name, contract, layer))
     story = trace(named.spark, named.catalog, [Topic(name=named.name, contract=contract)], "m1")
     assert "superseded by m2" in " ".join(event.what for event in story)
 

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from leanops.curated.build import build_curated
 from leanops.home import Home
 from leanops.ledger.account import Account
-from leanops.ledger.draw_up import draw_up
-from leanops.names import SOURCE, Layer, spark_table, table
-from leanops.standardized.build import build_standardized
+from leanops.names import Layer, spark_table, table
 from leanops_resources.catalog import LocalCatalog
-from tests.large import take_for_large
+from tests.accounting import all_accounts_of
+from tests.building import curate, standardize
+from tests.large import have_own_jobs, leave_deletions_to_spark
 from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
 
 MESSAGES = [
@@ -157,22 +156,14 @@ def built_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """From now on, topics are built and looked at as small ones are, of small or large tables, or as large ones."""
 
     def choose(way: str) -> None:
-        for module in ("standardized.build", "curated.build", "ledger.draw_up"):
-            monkeypatch.setattr(f"leanops.{module}.SMALL", 0 if way == "large" else 5_000)
-        monkeypatch.setattr("leanops.ledger.draw_up.LOCAL_ROWS", 0 if way == "large" else 5_000)
-        take_for_large(monkeypatch, way == "small of large tables")
-        # Tables are set back to where they were undamaged, time and again.
-        monkeypatch.setattr("leanops.shared_tables.SNAPSHOTS", 10_000)
+        have_own_jobs(monkeypatch, way == "large")
+        leave_deletions_to_spark(monkeypatch, way == "small of large tables")
 
     return choose
 
 
 def accounts(topic: Records) -> list[Account]:
-    return [
-        account
-        for layer in SOURCE
-        for account in draw_up(lambda: topic.spark, topic.catalog, topic.name, CONTRACT, layer)
-    ]
+    return all_accounts_of(topic.spark, topic.catalog, topic.name, CONTRACT)
 
 
 def named_days(topic: Records) -> list[date]:
@@ -205,8 +196,8 @@ def orders(days: Sequence[date], way: str) -> Iterator[tuple[date, ...]]:
 
 
 def rebuild(topic: Records, day: date) -> None:
-    build_standardized(lambda: topic.spark, topic.catalog, topic.name, CONTRACT, [day])
-    build_curated(lambda: topic.spark, topic.catalog, topic.name, CONTRACT, [day])
+    standardize(topic.spark, topic.catalog, topic.name, CONTRACT, [day])
+    curate(topic.spark, topic.catalog, topic.name, CONTRACT, [day])
 
 
 @pytest.mark.timeout(900)

@@ -5,7 +5,6 @@ histories they belong to have sent. `@reproduce_failure`, which Hypothesis print
 """
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,18 +22,16 @@ from pyiceberg.expressions import AlwaysTrue, EqualTo
 from pyspark.sql import SparkSession
 
 from leanops.contracts.model import Contract
-from leanops.curated.build import build_curated
 from leanops.home import Home
 from leanops.ledger.account import Account
-from leanops.ledger.draw_up import draw_up
 from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN, SYSTEM_COLUMNS, Layer, table
 from leanops.raw.landing import land_file
-from leanops.standardized.build import build_standardized
 from leanops.standardized.flatten_plan import FlattenPlan, column_name
 from leanops_resources.catalog import LocalCatalog
 from tests import oracle
+from tests.accounting import accounts_of
+from tests.building import curate, standardize
 from tests.histories import Build, Tick, Topic, history_of, topics
-from tests.large import take_for_large
 from tests.oracle import BrokenRule, Message
 
 Row = dict[str, Any]
@@ -58,11 +55,11 @@ class Engine:
         land_file(self.catalog, self.topic, file, date(2025, 1, 1))
 
     def build(self, build: Build, contract: Contract) -> None:
-        call = build_standardized if build.layer is Layer.STANDARDIZED else build_curated
-        call(lambda: self.spark, self.catalog, self.topic, contract, build.rebuild)
+        call = standardize if build.layer is Layer.STANDARDIZED else curate
+        call(self.spark, self.catalog, self.topic, contract, build.rebuild)
 
     def accounts(self, layer: str, contract: Contract) -> list[Account]:
-        return draw_up(lambda: self.spark, self.catalog, self.topic, contract, Layer(layer))
+        return accounts_of(self.spark, self.catalog, self.topic, contract, Layer(layer))
 
     def columns(self, layer: Layer) -> list[str]:
         return [each.name for each in self.catalog.load_table(table(layer, self.topic)).schema().fields]
@@ -418,11 +415,6 @@ SETTINGS = settings(deadline=None, database=None, print_blob=True, suppress_heal
 @pytest.fixture
 def search(spark: SparkSession, warm_home: Home, monkeypatch: pytest.MonkeyPatch) -> Search:
     """Plays every topic that is drawn, and counts what came up."""
-    # Ticks land 65 to 200 messages here, and both ways to build, for few rows and for many, are to be tried.
-    for name, module in list(sys.modules.items()):
-        if name.startswith("leanops.") and hasattr(module, "SMALL"):
-            monkeypatch.setattr(module, "SMALL", 107)
-    monkeypatch.setattr("leanops.ledger.draw_up.LOCAL_ROWS", 107)
     catalog, numbers = LocalCatalog(warm_home).load(), count()
 
     def run(topics: SearchStrategy[Topic], chosen: settings) -> Counter[str]:
@@ -433,7 +425,9 @@ def search(spark: SparkSession, warm_home: Home, monkeypatch: pytest.MonkeyPatch
         def its_tables_are_what_the_oracle_says(topic: Topic) -> None:
             monkeypatch.setattr("leanops.standardized.table.FlattenPlan", partial(FlattenPlan, cap=topic.cap))
             number = next(numbers)
-            take_for_large(monkeypatch, number % 2 == 1)
+            # Every way to read and to write is tried.
+            monkeypatch.setattr("leanops.batch.topics.LARGE_BYTES", 4_000)
+            monkeypatch.setattr("leanops.batch.write.REWRITTEN_BYTES", -1 if number % 2 else 8 * 2**20)
             engine = Engine(warm_home, catalog, spark, f"topic{number}")
             play = Play(engine, topic.cap, topic.ticks[0].contract, seen)
             for tick in topic.ticks:

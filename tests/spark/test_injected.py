@@ -6,13 +6,12 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from leanops.contracts.reading import read_contract
-from leanops.curated.build import build_curated
 from leanops.home import Home
 from leanops.injector.comparison import compare
 from leanops.injector.feeding import FolderFeed, feed_at_once
 from leanops.injector.injection import Carrier, Injection, checked
 from leanops.injector.reading import read_scenario
-from leanops.standardized.build import build_standardized
+from tests.building import curate, standardize
 from tests.conftest import PROJECT
 from tests.draining import FIRST_DAY, Landing
 
@@ -52,7 +51,7 @@ def test_the_tables_hold_what_was_injected_however_it_was_cut(
                 landing.drop(topic, file.read_bytes().splitlines(), file.name)
         landing.drain()
         for topic in TOPICS:
-            build_standardized(lambda: spark, landing.catalog, topic, contracts[topic])
-            build_curated(lambda: spark, landing.catalog, topic, contracts[topic])
+            standardize(spark, landing.catalog, topic, contracts[topic])
+            curate(spark, landing.catalog, topic, contracts[topic])
         said = [str(problem) for problem in compare(expected, landing.catalog)]
         assert said if tick < TICKS - 1 else said == []

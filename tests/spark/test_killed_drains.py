@@ -7,9 +7,9 @@ from pyspark.sql import SparkSession
 
 from leanops.contracts.model import Contract
 from leanops.home import Home
-from leanops.ledger.draw_up import draw_up
 from leanops.names import Layer
-from leanops.standardized.build import build_standardized
+from tests.accounting import accounts_of
+from tests.building import standardize
 from tests.draining import KILLED_AT, Landing, envelope, killed_drain
 
 CONTRACT = Contract.model_validate(
@@ -45,8 +45,8 @@ def test_a_drain_that_is_killed_at_any_moment_loses_and_doubles_nothing(
     copies = raw.total() - len(sent)
     assert copies == 6 * 3, "killed after the commit and before the file was gone: these came twice, and no others"
 
-    build_standardized(lambda: shared_spark, landing.catalog, "killed", CONTRACT)
-    accounts = draw_up(lambda: shared_spark, landing.catalog, "killed", CONTRACT, Layer.STANDARDIZED)
+    standardize(shared_spark, landing.catalog, "killed", CONTRACT)
+    accounts = accounts_of(shared_spark, landing.catalog, "killed", CONTRACT, Layer.STANDARDIZED)
     assert all(account.is_clean for account in accounts)
     assert sum(account.fates["standardized"] for account in accounts) == len(sent)
     assert sum(account.fates["duplicates"] for account in accounts) == copies

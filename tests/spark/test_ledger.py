@@ -1,24 +1,38 @@
 """The ledger closes over what the builds have made, and names every row that somebody has damaged since."""
 
 from collections.abc import Callable, Iterator
-from datetime import date
-from typing import NamedTuple
+from contextlib import ExitStack
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
+from leanops.batch.isolation import Jobs
+from leanops.batch.topics import TopicBuild, TopicTables, built_or_raised
+from leanops.contracts.manifest import Manifest, Topic
 from leanops.home import Home
 from leanops.ledger.account import Account
-from leanops.ledger.draw_up import draw_up
+from leanops.ledger.cde import cde_violations
+from leanops.ledger.draw_up import Accounts, LedgerRequest, draw_up
 from leanops.ledger.queries import findings_query, shared_keys_query
-from leanops.names import Layer, spark_table, table
+from leanops.names import SOURCE, Layer, spark_table, table
 from leanops.slices import Slice
+from leanops.tables import find_table
+from leanops_assets import topic_ledgers
+from leanops_assets.checks import DaysToCheck, check_days
 from leanops_resources.catalog import LocalCatalog
+from leanops_resources.state.lease import leases
+from leanops_resources.state.sqlite import SqliteStateStore
+from tests.accounting import accounts_of
+from tests.building import build_topics
 from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
 
 MESSAGES = [*FIRST, *SECOND, *THIRD, message("f1", 2, key="f", amount=1), message("g1", 2, key="g", amount=2)]
-WAYS = {"few rows": 5000, "many rows": 0}
-"""The ways to draw up an account, each with the number of rows up to which there are few."""
+WAYS = {"small topics": 2**24, "large topics": -1}
+"""The ways to read a topic's rows, each with the bytes up to which it is small."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +49,7 @@ def records(shared_home: Home, shared_spark: SparkSession) -> Callable[[str], Re
 
 
 def accounts(topic: Records, layer: Layer, part: Slice | None = None) -> dict[date, Account]:
-    drawn = draw_up(lambda: topic.spark, topic.catalog, topic.name, CONTRACT, layer, part)
+    drawn = accounts_of(topic.spark, topic.catalog, topic.name, CONTRACT, layer, part)
     return {account.day: account for account in drawn}
 
 
@@ -55,8 +69,7 @@ def calm(records: Callable[[str], Records]) -> Records:
 def test_every_row_of_an_undisturbed_topic_has_one_fate(
     calm: Records, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
-    monkeypatch.setattr("leanops.ledger.draw_up.SMALL", small)
-    monkeypatch.setattr("leanops.ledger.draw_up.LOCAL_ROWS", small)
+    monkeypatch.setattr("leanops.batch.topics.LARGE_BYTES", small)
     standardized, curated = accounts(calm, Layer.STANDARDIZED), accounts(calm, Layer.CURATED)
     assert all(account.closes and account.accounted == 100 for account in (*standardized.values(), *curated.values()))
     assert {day.day: (account.came_in, dict(account.fates)) for day, account in standardized.items()} == {
@@ -156,8 +169,7 @@ def test_damage_is_found_and_named(records: Callable[[str], Records], monkeypatc
             topic.spark.sql(f"CALL leanops.system.set_current_snapshot('{name}', {snapshot})")
         topic.spark.sql(damage.statement.format(topic=topic.name, **tables))
         for way, small in WAYS.items():
-            monkeypatch.setattr("leanops.ledger.draw_up.SMALL", small)
-            monkeypatch.setattr("leanops.ledger.draw_up.LOCAL_ROWS", small)
+            monkeypatch.setattr("leanops.batch.topics.LARGE_BYTES", small)
             drawn = accounts(topic, damage.layer)
             assert list(named(drawn)) == damage.named, (what, way)
             days = {date(2026, 1, day) for day, _, _ in damage.named}
@@ -186,10 +198,134 @@ def twice(records: Callable[[str], Records]) -> Records:
 
 @pytest.mark.parametrize("small", WAYS.values(), ids=WAYS)
 def test_a_record_with_two_rows_is_named(twice: Records, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
-    monkeypatch.setattr("leanops.ledger.draw_up.SMALL", small)
-    monkeypatch.setattr("leanops.ledger.draw_up.LOCAL_ROWS", small)
+    monkeypatch.setattr("leanops.batch.topics.LARGE_BYTES", small)
     account = accounts(twice, Layer.CURATED)[date(2026, 1, 2)]
     assert sorted(finding.message_id for finding in account.shared.first) == ["f1", "x"]
     part = accounts(twice, Layer.CURATED, Slice(len(MESSAGES), len(MESSAGES), frozenset([date(2026, 1, 2)])))
     assert part[date(2026, 1, 2)].shared.count == 2
     assert [row.message_ids for row in twice.spark.sql(shared_keys_query(account)).collect()] == [["f1", "x"]]
+
+
+FLEET = ("lost", "double", "file_gone", "moved", "sound_1", "sound_2")
+BEHIND_OUR_BACK = {
+    "lost": "DELETE FROM {standardized} WHERE message_id = 'f1'",
+    "double": "INSERT INTO {curated} SELECT * FROM {curated} WHERE message_id = 'g1'",
+    "moved": "UPDATE {standardized} SET publish_time = NULL, landing_seq = NULL WHERE message_id = 'f1'",
+}
+
+
+@pytest.fixture(scope="module")
+def fleet(shared_home: Home, shared_spark: SparkSession) -> Catalog:
+    """Six topics with the same messages, of which three were damaged; of a fourth a data file is gone."""
+    catalog = LocalCatalog(shared_home).load()
+    builds = []
+    for name in FLEET:
+        Records(name, shared_home, catalog, shared_spark).land(MESSAGES)
+        builds.append(TopicBuild(TopicTables(catalog, name), CONTRACT))
+    build_topics(shared_spark, catalog, builds)
+    for name, statement in BEHIND_OUR_BACK.items():
+        shared_spark.sql(statement.format(**{layer.value: spark_table(layer, name) for layer in Layer}))
+    files = catalog.load_table(table(Layer.STANDARDIZED, "file_gone")).scan().plan_files()
+    Path(next(iter(files)).file.file_path.removeprefix("file://")).unlink()
+    return catalog
+
+
+@pytest.mark.parametrize("small", WAYS.values(), ids=WAYS)
+def test_of_many_topics_each_has_its_own_ledger_whatever_is_wrong_with_the_others(
+    fleet: Catalog, shared_spark: SparkSession, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr("leanops.batch.topics.LARGE_BYTES", small)
+    tables = {name: TopicTables(fleet, name) for name in (*FLEET, "never_landed")}
+    requests = [LedgerRequest(each, CONTRACT, layer) for each in tables.values() for layer in SOURCE]
+    drawn = draw_up(Jobs(lambda: shared_spark), fleet, requests)
+    assert {*drawn} == {(name, layer) for name in tables for layer in SOURCE}
+    assert all(isinstance(drawn["file_gone", layer], Exception) for layer in SOURCE)
+    found = {
+        (topic, layer.value): list(named({each.day: each for each in built_or_raised(outcome)}))
+        for (topic, layer), outcome in drawn.items()
+        if topic != "file_gone"
+    }
+    assert {where: names for where, names in found.items() if names} == {
+        ("lost", "standardized"): [(2, "f1", "no fate")],
+        ("double", "curated"): [(2, "g1", "2 fates")],
+        ("moved", "standardized"): [(1, "f1", "in standardized"), (2, "f1", "no fate")],
+    }
+    for topic in ("sound_1", "sound_2"):
+        for layer in SOURCE:
+            accounts = built_or_raised(drawn[topic, layer])
+            assert accounts
+            assert all(each.closes and each.is_clean for each in accounts)
+            alone = accounts_of(shared_spark, fleet, topic, CONTRACT, layer)
+            assert alone == accounts
+    assert built_or_raised(drawn["never_landed", Layer.STANDARDIZED]) == []
+    assert find_table(fleet, table(Layer.RAW, "never_landed")) is None
+    doubled = {each.day.day: each.shared for each in built_or_raised(drawn["double", Layer.CURATED])}
+    assert doubled[2].count == 2
+    assert [finding.message_id for finding in doubled[2].first] == ["g1", "g1"]
+    assert not doubled[3].count
+
+
+def test_of_many_topics_the_checks_of_days_are_asked_for_at_once(fleet: Catalog, shared_spark: SparkSession) -> None:
+    days = frozenset(date(2026, 1, day) for day in (2, 3))
+    to_check = [DaysToCheck(TopicTables(fleet, name), CONTRACT, layer, days) for name in FLEET for layer in SOURCE]
+    found = check_days(Jobs(lambda: shared_spark), fleet, to_check)
+    assert {*found} == {(name, layer) for name in FLEET for layer in SOURCE}
+    assert {topic for (topic, _), each in found.items() if isinstance(each, Exception)} == {"file_gone"}
+    verdicts = [each for outcome in found.values() if not isinstance(outcome, Exception) for each in outcome]
+    assert {each.day for each in verdicts} == days
+    wrong = {(each.topic, each.layer.value, each.check, each.day.day) for each in verdicts if not each.passed}
+    assert wrong == {
+        ("lost", "standardized", "ledger_closed", 2),
+        ("double", "curated", "ledger_closed", 2),
+        ("double", "curated", "one_row_per_key", 2),
+        ("moved", "standardized", "ledger_closed", 2),
+    }
+
+
+@pytest.mark.parametrize("is_patient", [True, False])
+def test_topics_that_somebody_builds_are_waited_for_after_the_others(
+    fleet: Catalog, shared_spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_patient: bool
+) -> None:
+    store = SqliteStateStore(tmp_path / "state.db")
+    manifest = Manifest(topics=[Topic(name=name, contract=CONTRACT) for name in ("sound_1", "lost", "file_gone")])
+    monkeypatch.setattr(topic_ledgers, "WAIT", timedelta(minutes=1 if is_patient else 0))
+    with ExitStack() as build:
+        build.enter_context(leases(store, ["build/sound_1"], "a build", timedelta(0)))
+
+        def draw_up_and_let_go(*asked: Any) -> Accounts:
+            drawn = draw_up(*asked)
+            if is_patient and "lost" in {topic for topic, _ in drawn}:
+                build.close()
+            return drawn
+
+        monkeypatch.setattr("leanops.ledger.draw_up.draw_up", draw_up_and_let_go)
+        found = [*topic_ledgers.topic_ledgers(lambda: shared_spark, fleet, store, manifest, "a test")]
+    assert [ledger.topic for ledger in found] == ["sound_1", "lost", "file_gone"]
+    sound, lost, gone = found
+    # Nothing is said of the queue: these messages came from a file, and were never received.
+    assert bool(sound.accounts) is is_patient
+    assert all(each.closes for each in sound.accounts)
+    assert sound.problem is None if is_patient else "a build is at work on build/sound_1" in (sound.problem or "")
+    assert [each.message_id for account in lost.accounts for each in account.findings.first] == ["f1"]
+    assert lost.problem is None
+    assert gone.problem
+    assert "\n" not in gone.problem
+
+
+def test_missing_critical_elements_of_many_topics_are_counted_at_once(
+    shared_home: Home, shared_spark: SparkSession
+) -> None:
+    catalog, days, drawn = LocalCatalog(shared_home).load(), {}, []
+    for name, missing in {"cde_1": 2, "cde_2": 1, "cde_0": 0}.items():
+        topic = Records(name, shared_home, catalog, shared_spark)
+        topic.land([message(f"m{i}", 2 + i % 2, note="no amount") for i in range(missing)])
+        topic.land([message("good", 2, amount=1), message("bad", 2, amount="x")])
+        topic.build()
+        drawn += accounts_of(shared_spark, catalog, name, CONTRACT, Layer.CURATED)
+        days |= {(name, date(2026, 1, 2 + i % 2)): {"amount": 1} for i in range(missing)}
+    assert cde_violations(lambda: shared_spark, drawn) == days
+    assert cde_violations(no_session, [each for each in drawn if each.day.day > 3]) == {}
+
+
+def no_session() -> SparkSession:
+    raise AssertionError("there is nothing to ask")

@@ -11,24 +11,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.expressions import And, EqualTo, In
+from pyiceberg.expressions import EqualTo
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from leanops import maintenance, manifests, shared_tables
-from leanops.curated.build import build_curated
-from leanops.errors import BuildOvertaken
+from leanops import maintenance
 from leanops.home import Home
-from leanops.ledger.draw_up import draw_up
 from leanops.maintenance import LOST, maintain_nightly, maintain_weekly, read_by_next
-from leanops.names import SOURCE, Layer, spark_table, table
+from leanops.names import SOURCE, Layer, table
 from leanops.pending import pending
-from leanops.shared_tables import replace_own
-from leanops.standardized.build import build_standardized
+from leanops.shared_tables import append_rows
 from leanops.standardized.table import ensure_parse_errors_table
 from leanops_resources.catalog import LocalCatalog
-from tests.large import take_for_large
+from tests.accounting import all_accounts_of
+from tests.building import curate, standardize
+from tests.large import leave_deletions_to_spark
 from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
 
 LAYERS = (Layer.RAW, *SOURCE)
@@ -47,9 +45,6 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "YOUNG", timedelta(0))
     monkeypatch.setattr(maintenance, "MANY_MANIFESTS", 1)
     monkeypatch.setattr(maintenance, "MANY_FILES", 2)
-    monkeypatch.setattr(manifests, "LOOSE", 1)
-    monkeypatch.setattr(manifests, "_LEAST", 3)
-    monkeypatch.setattr(shared_tables, "_COMMITS", 10**9)
 
 
 def maintain(records: Records, *layers: Layer, weekly: bool = False) -> dict[str, int]:
@@ -87,11 +82,7 @@ def let_files_grow_old(records: Records) -> None:
 
 
 def closes(records: Records) -> bool:
-    accounts = [
-        each
-        for layer in SOURCE
-        for each in draw_up(lambda: records.spark, records.catalog, records.name, CONTRACT, layer)
-    ]
+    accounts = all_accounts_of(records.spark, records.catalog, records.name, CONTRACT)
     return bool(accounts) and all(each.is_clean for each in accounts)
 
 
@@ -100,7 +91,7 @@ def test_between_any_two_builds_it_changes_no_row_and_no_later_build(
     topic: Callable[[str], Records], are_large: bool, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calm, kept_up = topic(f"calm_{are_large}"), topic(f"kept_up_{are_large}")
-    take_for_large(monkeypatch, are_large)
+    leave_deletions_to_spark(monkeypatch, are_large)
     had_deleted_positions = False
     for records in (calm, kept_up):
         done: dict[str, int] = {}
@@ -147,8 +138,8 @@ def test_a_build_after_a_compaction_tells_of_the_days_that_it_changed_itself(top
     records.land([message("b", 2, key="b", amount=1)])
     assert (found := pending(records.catalog, records.name, CONTRACT))
     assert found.days == {date(2026, 1, 2)}
-    for build in (build_standardized, build_curated):
-        built = build(lambda: records.spark, records.catalog, records.name, CONTRACT)
+    for build in (standardize, curate):
+        built = build(records.spark, records.catalog, records.name, CONTRACT)
         assert built.days == {date(2026, 1, 2)}
 
 
@@ -162,7 +153,7 @@ def test_a_layer_that_lags_behind_finds_all_that_it_has_not_taken_in(
         records.land(messages)
         records.standardize()
     assert maintain(records, Layer.STANDARDIZED).get("snapshots_expired", 0) == 0
-    built = build_curated(lambda: records.spark, records.catalog, records.name, CONTRACT)
+    built = curate(records.spark, records.catalog, records.name, CONTRACT)
     assert built.part
     assert built.part.after == len(FIRST)
     assert closes(records)
@@ -187,25 +178,20 @@ def test_files_that_nothing_refers_to_go_when_nobody_can_be_at_work_on_them(topi
     assert closes(records)
 
 
-@pytest.mark.parametrize("way", ["adds", "replaces some", "replaces all"])
-def test_rows_that_a_topic_changes_in_a_shared_table_during_a_compaction_are_neither_lost_nor_doubled(
-    topic: Callable[[str], Records], way: str, at_once: None, monkeypatch: pytest.MonkeyPatch
+def test_rows_that_are_added_to_a_shared_table_during_a_compaction_are_neither_lost_nor_doubled(
+    topic: Callable[[str], Records], at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records, errors = topic("unused"), ensure_parse_errors_table(topic("unused").catalog).name()
-    name = way.replace(" ", "_")
 
     def shared() -> Table:
         return records.catalog.load_table(errors)
 
     def rows(*ids: str) -> pa.Table:
-        row = {"topic_name": name, "publish_time": datetime(2026, 1, 1, tzinfo=UTC)}
+        row = {"topic_name": "adds", "publish_time": datetime(2026, 1, 1, tzinfo=UTC)}
         return pa.Table.from_pylist([{**row, "message_id": each} for each in ids], schema_to_pyarrow(shared().schema()))
 
-    replace_own(shared(), rows("a", "b"), None)
-    replace_own(shared(), rows("c"), None)
-    own = EqualTo(term="topic_name", value=name)
-    some = And(own, In(term="message_id", literals={"a", "c"}))
-    which = {"adds": None, "replaces some": some, "replaces all": own}[way]
+    append_rows(shared(), rows("a", "b"))
+    append_rows(shared(), rows("c"))
     real, compacted = SqlCatalog.commit_table, list[int]()
 
     def commit_after_a_compaction(self: SqlCatalog, *change: Any) -> Any:
@@ -217,39 +203,11 @@ def test_rows_that_a_topic_changes_in_a_shared_table_during_a_compaction_are_nei
         return real(self, *change)
 
     monkeypatch.setattr(SqlCatalog, "commit_table", commit_after_a_compaction)
-    try:
-        replace_own(shared(), rows("new"), which)
-    except BuildOvertaken:
-        # A build takes what is left to do up again.
-        replace_own(shared(), rows("new"), which)
+    append_rows(shared(), rows("new"))
     assert compacted[0] >= 2
+    own = EqualTo(term="topic_name", value="adds")
     left = sorted(row["message_id"] for row in shared().scan(own).to_arrow().to_pylist())
-    assert left == {"adds": ["a", "b", "c", "new"], "replaces some": ["b", "new"], "replaces all": ["new"]}[way]
-
-
-def test_spark_reads_and_changes_a_table_whose_manifests_were_arranged(
-    topic: Callable[[str], Records], at_once: None
-) -> None:
-    records = topic("unused")
-    name = ensure_parse_errors_table(records.catalog).name()
-
-    def held() -> list[tuple[str, str]]:
-        found = records.catalog.load_table(name).scan(In(term="message_id", literals={"arranged"})).to_arrow()
-        return sorted((row["topic_name"], row["message_id"]) for row in found.to_pylist())
-
-    for number in range(8):
-        shared = records.catalog.load_table(name)
-        row = {"topic_name": f"topic_{number}", "publish_time": datetime(2026, 1, 1, tzinfo=UTC)}
-        rows = pa.Table.from_pylist([{**row, "message_id": "arranged"}], schema_to_pyarrow(shared.schema()))
-        replace_own(shared, rows, None)
-    assert manifests.arrange(records.catalog.load_table(name))
-    spark_name = spark_table(Layer.PARSE_ERRORS, "")
-    seen = records.spark.read.table(spark_name).where("message_id = 'arranged'").select("topic_name", "message_id")
-    assert sorted(map(tuple, seen.collect())) == held()
-    assert len(held()) == 8
-    records.spark.sql(f"DELETE FROM {spark_name} WHERE topic_name = 'topic_3' AND message_id = 'arranged'")
-    maintain_nightly(lambda: records.spark, records.catalog.load_table(name), is_shared=True)
-    assert [topic for topic, _ in held()] == [f"topic_{number}" for number in range(8) if number != 3]
+    assert left == ["a", "b", "c", "new"]
 
 
 def _without_names(tables: dict[Layer, list[dict[str, Any]]]) -> dict[Layer, list[dict[str, Any]]]:

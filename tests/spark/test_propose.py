@@ -15,15 +15,14 @@ from leanops.contracts.model import Contract
 from leanops.contracts.proposal import forms_to_count, propose
 from leanops.contracts.reading import read_contract
 from leanops.curated.binding import bound_columns
-from leanops.curated.transform import RULES, judged
+from leanops.curated.transform import BROKEN, Binding, rows_of, validated
 from leanops.home import Home
 from leanops.names import Layer, spark_table, table
 from leanops.raw.landing import land_file
-from leanops.raw.profile import profile_raw
-from leanops.slices import SMALL
-from leanops.standardized.build import build_standardized
+from leanops.raw.profile import SAMPLE, profile_raw
 from leanops.standardized.table import flat_columns
 from leanops_resources.catalog import LocalCatalog
+from tests.building import standardize
 from tests.cases.casts import CASES
 from tests.conftest import EXAMPLES, PROJECT, Said, use_home
 from tests.unit.test_proposal import profiled
@@ -84,11 +83,11 @@ def proposed(leanops: Leanops) -> Propose:
 
 def misfits(spark: SparkSession, catalog: Catalog, topic: str, contract: Contract) -> list[tuple[str, str]]:
     """The values of Standardized, built by a contract, that do not fit the contract's types."""
-    build_standardized(lambda: spark, catalog, topic, contract)
+    standardize(spark, catalog, topic, contract)
     bound = bound_columns(contract, flat_columns(catalog.load_table(table(Layer.STANDARDIZED, topic)).schema()))
-    rules = judged(spark.read.table(spark_table(Layer.STANDARDIZED, topic)), contract, bound).select(
-        F.explode(RULES).alias("r")
-    )
+    binding = Binding(topic, contract, bound)
+    rows = validated(rows_of(spark.read.table(spark_table(Layer.STANDARDIZED, topic)), binding), [binding])
+    rules = rows.select(F.explode(BROKEN).alias("r"))
     return [(row["column"], row["value"]) for row in rules.where("r.rule = 'type'").select("r.*").collect()]
 
 
@@ -280,7 +279,7 @@ def test_only_the_last_days_are_looked_at_and_the_drift_log_tells_of_the_days_be
     assert types(proposed("drifting", "--days", 2)[0]) == {"a": "DECIMAL(18,2)"}
     assert types(proposed("drifting", "--days", 1000)[0]) == {"a": "STRING", "old": "INT"}
 
-    build_standardized(lambda: shared_spark, catalog, "drifting", proposed("drifting")[0])
+    standardize(shared_spark, catalog, "drifting", proposed("drifting")[0])
     recent, _ = proposed("drifting", "--days", 1)
     assert types(recent) == {"a": "DECIMAL(18,2)", "old": "STRING"}
     assert "missing in 1 of 1 messages (100.0%); since 2" in (recent.payload_columns[1].description or "")
@@ -289,12 +288,12 @@ def test_only_the_last_days_are_looked_at_and_the_drift_log_tells_of_the_days_be
 def test_a_large_topic_is_read_in_parts_and_its_late_fields_are_found(
     shared_spark: SparkSession, catalog: Catalog, land: Callable[..., None]
 ) -> None:
-    late = {SMALL + 10: {"b": 2}, SMALL + 20: {"c": "x"}}
-    land("large", ({"a": i, **late.get(i, {})} for i in range(SMALL + 100)), a_day=1000)
+    late = {SAMPLE + 10: {"b": 2}, SAMPLE + 20: {"c": "x"}}
+    land("large", ({"a": i, **late.get(i, {})} for i in range(SAMPLE + 100)), a_day=1000)
     found = profile_raw(shared_spark, catalog, "large", forms_to_count(None))
-    assert (found.messages, found.refused, found.overflowing) == (SMALL + 100, 0, 0)
+    assert (found.messages, found.refused, found.overflowing) == (SAMPLE + 100, 0, 0)
     assert [(each.path, each.values, each.samples) for each in found.fields] == [
-        (("a",), SMALL + 100, ("0", str(SMALL + 99))),
+        (("a",), SAMPLE + 100, ("0", str(SAMPLE + 99))),
         (("b",), 1, ("2",)),
         (("c",), 1, ("x",)),
     ]

@@ -9,7 +9,7 @@ from leanops.standardized.transform import read_payloads
 from tests.cases.payloads import CASES
 
 RAW = (
-    "message_id string, topic_name string, json_payload string, ingestion_ts long, publish_time timestamp, "
+    "message_id string, topic string, json_payload string, ingestion_ts long, publish_time timestamp, "
     "idempotency_key string, landing_seq long"
 )
 
@@ -17,7 +17,7 @@ RAW = (
 def test_a_payload_is_read_or_refused_with_its_reason(spark: SparkSession) -> None:
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [(f"m{place}", "t", case.payload, 1, moment, None, place) for place, case in enumerate(CASES)]
-    read = spark.createDataFrame(rows, RAW).transform(read_payloads, FlattenPlan().extended([("a",)]))
+    read = read_payloads(spark.createDataFrame(rows, RAW), {"t": FlattenPlan().extended([("a",)])})
     found = {row.landing_seq: row for row in read.select("landing_seq", "error_kind", "json_payload").collect()}
     for place, case in enumerate(CASES):
         kind = found[place].error_kind

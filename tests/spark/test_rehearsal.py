@@ -8,15 +8,15 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
+from leanops.batch.topics import TopicTables
 from leanops.contracts.model import Contract
-from leanops.curated.build import build_curated
 from leanops.curated.rehearsal import BrokenRule, FailingRow, Failure, Sample, rehearse
 from leanops.errors import RehearsalImpossible
 from leanops.home import Home
 from leanops.names import Layer, table
-from leanops.standardized.build import build_standardized
 from leanops.standardized.table import ensure_standardized_table
 from leanops_resources.catalog import LocalCatalog
+from tests.building import curate, standardize
 from tests.records import Records, message
 
 AMOUNT = {"name": "amount", "type": "BIGINT", "cde": True}
@@ -92,8 +92,8 @@ class Built(NamedTuple):
     @classmethod
     def of(cls, topic: str, contract: Contract, home: Home, spark: SparkSession, catalog: Catalog) -> "Built":
         Records(topic, home, catalog, spark).land(MESSAGES)
-        build_standardized(lambda: spark, catalog, topic, contract)
-        build_curated(lambda: spark, catalog, topic, contract)
+        standardize(spark, catalog, topic, contract)
+        curate(spark, catalog, topic, contract)
         tables = (catalog.load_table(table(layer, topic)) for layer in (Layer.CURATED, Layer.ERRORS))
         held = [row for each in tables for row in each.scan().to_arrow().to_pylist()]
         return cls(
@@ -210,6 +210,6 @@ def test_a_topic_of_which_nothing_was_built_is_told_so(warm_home: Home, spark: S
     with pytest.raises(RehearsalImpossible, match="nothing was built yet"):
         rehearse(spark, catalog, "records", ACTIVE, None, 7)
     assert not metadata_files(catalog)
-    ensure_standardized_table(catalog, "records", ACTIVE)
+    ensure_standardized_table(TopicTables(catalog, "records"), ACTIVE)
     with pytest.raises(RehearsalImpossible, match="nothing was built yet"):
         rehearse(spark, catalog, "records", ACTIVE, None, 7)

@@ -1,24 +1,25 @@
 """Tables that all topics commit to."""
 
-from datetime import timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.expressions import EqualTo
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from leanops import shared_tables
 from leanops.home import Home
-from leanops.names import OPS_DB
-from leanops.shared_tables import SNAPSHOTS, append_rows, replace_own
-from leanops.tables import ensure_table
+from leanops.inventory import table_day
+from leanops.names import DAY_FIELD, OPS_DB, Layer, table
+from leanops.shared_tables import append_rows
+from leanops.standardized.table import PARSE_ERRORS_SCHEMA, ensure_parse_errors_table
+from leanops.tables import ERRORS_OF_TOPICS, ensure_table
 from leanops_resources.catalog import LocalCatalog
 
 SCHEMA = Schema(NestedField(1, "topic", StringType()), NestedField(2, "number", LongType()))
@@ -41,31 +42,7 @@ def held(catalog: Catalog) -> list[tuple[str, int]]:
     return sorted((row["topic"], row["number"]) for row in shared(catalog).scan().to_arrow().to_pylist())
 
 
-def test_only_the_latest_snapshots_are_kept_and_no_row_is_lost(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_tables, "_IN_USE", timedelta(0))
-    # Whoever else commits has not seen that snapshots have gone.
-    stale = shared(catalog)
-    for number in range(2 * SNAPSHOTS + 5):
-        append_rows(shared(catalog), rows("a", number))
-    append_rows(stale, rows("b", 1))
-    replace_own(shared(catalog), rows("a", 100), EqualTo(term="number", value=7))
-    expected = {("a", number) for number in [*range(2 * SNAPSHOTS + 5), 100]} - {("a", 7)} | {("b", 1)}
-    assert held(catalog) == sorted(expected)
-    assert SNAPSHOTS <= len(shared(catalog).metadata.snapshots) <= 2 * SNAPSHOTS
-
-
-def test_snapshots_that_somebody_may_have_just_read_are_kept(catalog: Catalog) -> None:
-    for number in range(2 * SNAPSHOTS + 5):
-        append_rows(shared(catalog), rows("a", number))
-    assert len(shared(catalog).metadata.snapshots) == 2 * SNAPSHOTS + 5
-
-
-@pytest.mark.parametrize("replaces", [False, True])
-def test_a_commit_is_tried_until_no_other_topic_is_faster(
-    catalog: Catalog, replaces: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_is_tried_until_no_other_topic_is_faster(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     append_rows(shared(catalog), rows("a", 0))
     real, faster = SqlCatalog.commit_table, iter(range(1, 13))
 
@@ -77,21 +54,29 @@ def test_a_commit_is_tried_until_no_other_topic_is_faster(
         return real(self, *change)
 
     monkeypatch.setattr(SqlCatalog, "commit_table", commit_after_another)
-    if replaces:
-        replace_own(shared(catalog), rows("a", 1), EqualTo(term="topic", value="a"))
-    else:
-        append_rows(shared(catalog), rows("a", 1))
-    expected = [("a", 1)] if replaces else [("a", 0), ("a", 1)]
-    assert held(catalog) == expected + [("other", number) for number in range(1, 13)]
+    append_rows(shared(catalog), rows("a", 1))
+    assert held(catalog) == [("a", 0), ("a", 1)] + [("other", number) for number in range(1, 13)]
 
 
-def test_two_who_forget_the_same_snapshots_do_not_disturb_each_other(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(2 * SNAPSHOTS):
-        append_rows(shared(catalog), rows("a", number))
-    monkeypatch.setattr(shared_tables, "_IN_USE", timedelta(0))
-    first, second = shared(catalog), shared(catalog)
-    append_rows(first, rows("a", -1))
-    append_rows(second, rows("a", -2))
-    assert held(catalog)[:2] == [("a", -2), ("a", -1)]
+def test_a_table_of_errors_that_was_partitioned_by_topic_is_partitioned_by_day_from_now_on(catalog: Catalog) -> None:
+    of_old = PartitionSpec(
+        PartitionField(2, 1000, IdentityTransform(), "topic_name"),
+        PartitionField(3, 1001, DayTransform(), DAY_FIELD),
+    )
+    made = ensure_table(catalog, table(Layer.PARSE_ERRORS, ""), PARSE_ERRORS_SCHEMA, of_old)
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def row(topic: str) -> pa.Table:
+        return pa.Table.from_pylist(
+            [{"message_id": "m", "topic_name": topic, "publish_time": moment}], schema_to_pyarrow(made.schema())
+        )
+
+    append_rows(made, row("a"))
+    for topic in ("b", "c"):
+        append_rows(ensure_parse_errors_table(catalog), row(topic))
+    migrated = catalog.load_table(table(Layer.PARSE_ERRORS, ""))
+    assert [each.name for each in migrated.spec().fields] == [DAY_FIELD]
+    assert [each.source_id for each in migrated.sort_order().fields] == [2]
+    assert migrated.properties.items() >= ERRORS_OF_TOPICS.items()
+    assert sorted(migrated.scan().to_arrow()["topic_name"].to_pylist()) == ["a", "b", "c"]
+    assert table_day(migrated, moment.date()).rows == 3

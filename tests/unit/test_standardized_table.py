@@ -4,6 +4,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
+from leanops.batch.topics import TopicTables
 from leanops.contracts.model import Contract
 from leanops.home import Home
 from leanops.names import OBJECTS_COLUMN, Layer, table
@@ -33,7 +34,7 @@ def test_a_table_of_old_gets_the_system_columns_that_came_since(fields: list[Fla
     before = Schema(*(field for field in STANDARDIZED_SCHEMA.fields if field.name != OBJECTS_COLUMN))
     add_columns(ensure_table(catalog, table(Layer.STANDARDIZED, "t"), before, STANDARDIZED_PARTITIONS), fields)
     for _ in range(2):
-        made = ensure_standardized_table(catalog, "t", CONTRACT)
+        made = ensure_standardized_table(TopicTables(catalog, "t"), CONTRACT)
         assert OBJECTS_COLUMN in made.schema().column_names
         names = {column.path: column.name for column in flat_columns(made.schema())}
         assert names == ({(OBJECTS_COLUMN,): f"payload_{OBJECTS_COLUMN}", ("n",): "n"} if fields else {})

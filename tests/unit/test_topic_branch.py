@@ -7,6 +7,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
+from leanops.batch.topics import TopicTables
 from leanops.home import Home
 from leanops.names import Layer, table
 from leanops.rebuild import TopicBranch
@@ -34,7 +35,9 @@ def commit(catalog: Catalog, times: int) -> None:
 
 
 def test_neither_removes_metadata_that_the_other_is_read_from(home: Home, live: Catalog) -> None:
-    kept = int(ensure_standardized_table(live, TOPIC, CONTRACT).properties["write.metadata.previous-versions-max"])
+    kept = int(
+        ensure_standardized_table(TopicTables(live, TOPIC), CONTRACT).properties["write.metadata.previous-versions-max"]
+    )
     commit(live, 2)
     with LocalCatalog(home).branch() as branch:
         TopicBranch.off(live, branch.load(), NO_SPARK, TOPIC)

@@ -1,0 +1,157 @@
+"""What a build of Curated reads and replaces, from the tables' metadata alone."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from functools import cached_property
+
+from pyiceberg.expressions import In
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from leanops.batch.scan import Scan
+from leanops.batch.topics import TopicBuild
+from leanops.batch.write import Target
+from leanops.commits import (
+    Draft,
+    certain_upto,
+    checkpoint_of,
+    commits_since,
+    current_id,
+    replaced_since,
+)
+from leanops.contracts.model import Contract
+from leanops.curated.binding import bound_columns
+from leanops.curated.built import CuratedBuild
+from leanops.curated.table import KEY_COLUMNS, ensure_curated_table, in_force_since
+from leanops.curated.transform import Binding
+from leanops.curated.worker import TopicWriter
+from leanops.inventory import has_rows_without_day, schema_at, table_days
+from leanops.names import OBJECTS_COLUMN
+from leanops.slices import Slice
+from leanops.standardized.table import ensure_standardized_table, flat_columns
+from leanops.table_files import file_day
+
+HELD, LOST = "held", "lost"
+_HELD_COLUMNS = ("idempotency_key", "landing_seq", "publish_time")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One topic's build."""
+
+    build: TopicBuild
+    source: Table
+    since: "Since"
+    binding: Binding
+    draft: Draft
+    checkpoint: dict[str, str]
+
+    @classmethod
+    def of(cls, build: TopicBuild) -> "Planned | CuratedBuild":
+        contract = build.contract
+        source = ensure_standardized_table(build.tables, contract)
+        target = ensure_curated_table(build.tables, contract)
+        read = source.current_snapshot()
+        held = schema_at(source, read.snapshot_id) if read else source.schema()
+        binding = Binding(build.topic, contract, bound_columns(contract, flat_columns(held)))
+        since = Since.read(source, target, contract, build.rebuild)
+        if read is None or (since.part.is_empty and since.is_of_version):
+            return CuratedBuild(False, current_id(target), current_id(source), binding.bound)
+        checkpoint = {
+            "upto": str(since.part.upto),
+            "standardized-snapshot": str(read.snapshot_id),
+            "contract": contract.fingerprint,
+            "contract-version": str(contract.version),
+            "contract-since": in_force_since(target, contract) or datetime.now(UTC).isoformat(),
+        }
+        return cls(build, source, since, binding, Draft.of(target, since.part.after), checkpoint)
+
+    @property
+    def topic(self) -> str:
+        return self.build.topic
+
+    @property
+    def part(self) -> Slice:
+        return self.since.part
+
+    @property
+    def lost(self) -> Sequence[int] | None:
+        """The rows that later versions have replaced; None where it takes a look at the tables to tell."""
+        return None if self.draft.is_second_try else self.since.lost
+
+    @property
+    def source_snapshot(self) -> int:
+        return int(self.checkpoint["standardized-snapshot"])
+
+    @cached_property
+    def rows(self) -> Scan:
+        """The rows that it takes in."""
+        lists = {"texts": self.binding.texts, "envelope": self.binding.envelope}
+        columns = (*KEY_COLUMNS, OBJECTS_COLUMN)
+        part, at = self.part, self.source_snapshot
+        return Scan(self.topic, self.source, columns, part.filter, part.may_be_in, at, lists=lists)
+
+    @cached_property
+    def held(self) -> Scan:
+        """The rows of the table that may have to give way, by their numbers where these are known."""
+        base, days = self.draft.base_id or None, self.part.days
+        held = Scan(self.topic, self.draft.table, _HELD_COLUMNS, snapshot_id=base, role=HELD, days=days)
+        if self.lost is None:
+            return held
+        lost = {*self.lost}
+        first, last = min(lost, default=0), max(lost, default=-1)
+        where = In(term="landing_seq", literals=lost or {0})
+        return replace(held, where=where, may_hold=lambda file: file.may_hold(first - 1, last), role=LOST)
+
+    @cached_property
+    def dropped(self) -> list[DataFile]:
+        """The files that are made anew as a whole."""
+        if self.draft.is_of_nothing or not (self.part.is_whole or self.part.days):
+            return []
+        files = [task.file for task in self.held.files]
+        return files if self.part.is_whole else [file for file in files if file_day(file) in self.part.days]
+
+    def files_called(self, paths: Sequence[str]) -> list[DataFile]:
+        """Files of the table by their paths."""
+        files = {task.file.file_path: task.file for task in self.held.files} if paths else {}
+        return [files[path] for path in paths]
+
+    @property
+    def row_count(self) -> int:
+        return self.part.rows_landed + sum(day.rows for day in table_days(self.source, self.part.days).values())
+
+    @property
+    def bytes(self) -> int:
+        return self.rows.bytes
+
+    def writer(self) -> TopicWriter:
+        files = () if self.part.is_whole else self.held.files
+        return TopicWriter(self.build.contract, Target.of(self.draft.table, files))
+
+
+@dataclass(frozen=True)
+class Since:
+    """What Standardized has gained and lost since Curated last looked."""
+
+    part: Slice
+    lost: Sequence[int] | None
+    snapshot: int
+    """What it last looked at; 0 when it never did."""
+    is_of_version: bool = True
+    """Whether it was built by this version of a contract that says the same of rows as an earlier one."""
+
+    @classmethod
+    def read(cls, source: Table, target: Table, contract: Contract, rebuild: Collection[date]) -> "Since":
+        upto, said = int(checkpoint_of(source).get("upto", 0)), checkpoint_of(target)
+        builds = commits_since(source, said.get("standardized-snapshot"))
+        rebuilt = [day for build in builds or () for day in build.get("rebuilt", "").split(",") if day]
+        if builds is None or "all" in rebuilt or said.get("contract") != contract.fingerprint:
+            return cls(Slice(0, upto), None, 0)
+        days = {*rebuild, *map(date.fromisoformat, rebuilt)}
+        if days and has_rows_without_day(target):
+            return cls(Slice(0, upto), None, 0)
+        after = certain_upto(target, int(said.get("upto", 0)))
+        lost = None if days else replaced_since(builds, after)
+        is_of_version = said.get("contract-version") == str(contract.version)
+        return cls(Slice(after, upto, frozenset(days)), lost, int(said["standardized-snapshot"]), is_of_version)

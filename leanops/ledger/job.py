@@ -1,0 +1,176 @@
+"""The Spark job that looks at all rows of some topics: only counts, and the first rows that are wrong, come here.
+
+It asks where every row stands, counted by topic, layer and day. Only where messages stand nowhere it asks why; which
+records have more than one row; and for names only where something is wrong.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyiceberg.catalog import Catalog
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from leanops.batch.isolation import Jobs
+from leanops.batch.topics import Outcome, each_topic
+from leanops.checkpointed import checkpointed
+from leanops.ledger.account import SHOWN
+from leanops.ledger.planned import CAME_IN, REFUSED, PlannedLedger, read_rows
+from leanops.ledger.rows import (
+    COPIES,
+    DAY,
+    KEYED,
+    LEDGER,
+    LOST,
+    PLACED,
+    PLACES,
+    VERSIONS,
+    among,
+    fates_of_unwritten,
+    first_of_each_day,
+    is_finding,
+    is_to_explain,
+    names_of,
+    rows_sharing,
+    shared_keys,
+    standing,
+)
+from leanops.ledger.tally import Tally
+from leanops.names import ERRORS, Layer, spark_table, table
+from leanops.slices import sized
+from leanops.standardized.table import key_plan
+from leanops.standardized.transform import MESSAGE, RECORD_KEY, VERSION, read_payloads
+from leanops.tables import find_table
+
+Tallies = dict[tuple[str, Layer], Tally]
+
+
+@dataclass(frozen=True)
+class LedgerJob:
+    """The ledgers of some topics, each with one or more of its layers."""
+
+    jobs: Jobs
+    catalog: Catalog
+    planned: Mapping[str, Sequence[PlannedLedger]]
+
+    def tally(self) -> dict[str, Outcome[list[Tally]]]:
+        """What was found out about the rows of each topic."""
+        spark = self.jobs.sessions()
+        sized(spark, sum(each.rows for own in self.planned.values() for each in own))
+        return self.jobs.isolated([*self.planned], lambda topics: self._questions(spark, topics).ask())
+
+    def _questions(self, spark: SparkSession, topics: Sequence[str]) -> "_Questions":
+        return _Questions(spark, self.catalog, [each for topic in topics for each in self.planned[topic]])
+
+
+@dataclass(frozen=True)
+class _Questions:
+    """All that Spark is asked about some topics."""
+
+    spark: SparkSession
+    catalog: Catalog
+    planned: Sequence[PlannedLedger]
+
+    def ask(self) -> dict[str, Outcome[list[Tally]]]:
+        """What was found out about each topic, in the order in which one answer leads to the next question."""
+        tallies = {(each.topic, each.layer): Tally(each) for each in self.planned}
+        stand = checkpointed(self._placed(self.planned).transform(standing))
+        self._count(tallies, stand)
+        failed, lost = self._explain(tallies, stand)
+        if findings := [*self._odd(tallies, stand), *lost]:
+            self._name(tallies, reduce(DataFrame.unionByName, findings))
+        self._note_shared(tallies)
+        found: dict[str, Outcome[list[Tally]]] = {}
+        for topic in dict.fromkeys(each.topic for each in self.planned):
+            found[topic] = [each for each in tallies.values() if each.planned.topic == topic]
+        return found | failed
+
+    def _placed(self, planned: Sequence[PlannedLedger]) -> DataFrame:
+        """All rows, in all places in which they stand."""
+        rows = read_rows(self.spark, (rows for each in planned for rows in (each.came_in, each.kept)), PLACED)
+        return reduce(DataFrame.unionByName, self._refused(planned), rows)
+
+    def _refused(self, planned: Sequence[PlannedLedger]) -> Iterator[DataFrame]:
+        """What stands among the errors, which all topics have in common."""
+        for layer, errors in ERRORS.items():
+            own = [each for each in planned if each.layer is layer]
+            if not own or find_table(self.catalog, table(errors, "")) is None:
+                continue
+            rows = self.spark.read.table(spark_table(errors, "")).where(_is_refused(own))
+            rows = rows.where(F.col("closed").isNull()) if errors is Layer.ERRORS else rows
+            columns = {"topic": F.col("topic_name"), "role": F.lit(f"{layer} {REFUSED}")}
+            yield rows.select(*(columns.get(name, F.col(name)).alias(name) for name in PLACED.names))
+
+    def _count(self, tallies: Tallies, stand: DataFrame) -> None:
+        is_wrong = (is_to_explain().alias("is_to_explain"), is_finding().alias("is_finding"))
+        for row in stand.groupBy(*DAY, *PLACES, *is_wrong).agg(F.sum("rows").alias("rows")).collect():
+            tallies[row["topic"], Layer(row["layer"])].add_standing(row)
+
+    def _explain(self, tallies: Tallies, stand: DataFrame) -> tuple[dict[str, Exception], list[DataFrame]]:
+        """Count the messages that stand nowhere, by the reason; which topics failed, and what is lost of the others."""
+        unexplained = [each for each in tallies.values() if each.to_explain]
+        located = each_topic([each.planned for each in unexplained], _find_reasons)
+        failed = {topic: error for topic, error in located.items() if error is not None}
+        explained = [each for each in unexplained if each.planned.topic not in failed]
+        if not explained:
+            return failed, []
+        fates = self._fates(explained, stand)
+        for row in fates.groupBy(*DAY, "fate").count().collect():
+            tallies[row["topic"], Layer(row["layer"])].add_fate(row)
+        return failed, [_lost(fates)] if any(each.lost.total() for each in explained) else []
+
+    def _fates(self, tallies: Sequence[Tally], stand: DataFrame) -> DataFrame:
+        """Why messages stand nowhere."""
+        planned, count = [each.planned for each in tallies], sum(each.to_explain for each in tallies)
+        messages = read_rows(self.spark, (each.messages for each in planned), MESSAGE)
+        unwritten = messages.transform(among, stand.where(is_to_explain()), count)
+        read = read_payloads(unwritten, {each.topic: key_plan(each.request.contract) for each in planned})
+        # Payloads are read once, and looked up by their ids and by their keys.
+        mine = checkpointed(read.select("topic", "landing_seq", *VERSION, "error_kind", RECORD_KEY))
+        copies = read_rows(self.spark, (each.copies for each in planned), COPIES)
+        versions = read_rows(self.spark, (each.held for each in planned), VERSIONS)
+        return fates_of_unwritten(mine, copies, versions, count)
+
+    def _odd(self, tallies: Tallies, stand: DataFrame) -> Iterator[DataFrame]:
+        """The rows that are wrong by where they stand, looked at again by their ids."""
+        if planned := [each.planned for each in tallies.values() if each.odd.total()]:
+            yield self._placed(planned).transform(names_of, stand.where(is_finding()))
+
+    def _name(self, tallies: Tallies, findings: DataFrame) -> None:
+        for row in first_of_each_day(findings, SHOWN, ["landing_seq", "message_id"]).collect():
+            tallies[row["topic"], Layer(row["layer"])].add_name(row)
+
+    def _note_shared(self, tallies: Tallies) -> None:
+        """The rows whose record has another row."""
+        found = self._shared_keys(self.planned).select(*LEDGER).distinct().collect()
+        planned = [tallies[row["topic"], Layer(row["layer"])].planned for row in found]
+        if planned:
+            held = read_rows(self.spark, (each.held for each in planned), KEYED)
+            rows = held.transform(rows_sharing, self._shared_keys(planned))
+            for row in first_of_each_day(rows, SHOWN, ["idempotency_key", "landing_seq"]).collect():
+                tallies[row["topic"], Layer(row["layer"])].add_sharing(row)
+
+    def _shared_keys(self, planned: Sequence[PlannedLedger]) -> DataFrame:
+        wanted = (rows for each in planned for rows in ((each.kept,) if each.part.is_whole else (each.kept, each.held)))
+        return read_rows(self.spark, wanted, KEYED).transform(shared_keys)
+
+
+def _find_reasons(planned: PlannedLedger) -> None:
+    planned.find_files(planned.messages, planned.copies)
+
+
+def _is_refused(planned: Sequence[PlannedLedger]) -> Column:
+    """Where the errors of topics stand. Most topics ask for the same: of these one condition is made."""
+    topics: dict[str, list[str]] = {}
+    for each in planned:
+        topics.setdefault(each.refused, []).append(each.topic)
+    # As text: a plan has room for no hundred levels of columns.
+    own = (f"(topic_name IN ({', '.join(map(repr, names))}) AND ({where}))" for where, names in topics.items())
+    return F.expr(" OR ".join(own))
+
+
+def _lost(fates: DataFrame) -> DataFrame:
+    """Messages that came in and stand nowhere, for no reason."""
+    places = {place: F.lit(int(place == CAME_IN)) for place in PLACES}
+    return fates.where(F.col("fate") == LOST).drop("fate").withColumns(places)
