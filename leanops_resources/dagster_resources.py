@@ -116,7 +116,8 @@ class SparkConnectResource(LazyPySparkResource):
 
         Whoever asks for a session next gets another one.
         """
-        from leanops_resources.spark.faults import answers, let_go
+        from leanops.batch.isolation import answers
+        from leanops_resources.spark.faults import let_go
 
         session = self._spark_session
         if session is None:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
@@ -64,6 +65,11 @@ class Scan:
     def files(self) -> list[FileScanTask]:
         """The files that may hold such rows, by their metadata."""
         return [each.task for each in table_files(self.table, self.snapshot_id) if self.may_hold(each)]
+
+    def files_called(self, paths: Sequence[str]) -> list[DataFile]:
+        """Some of these files, by their paths."""
+        files = {task.file.file_path: task.file for task in self.files} if paths else {}
+        return [files[path] for path in paths]
 
     @property
     def bytes(self) -> int:

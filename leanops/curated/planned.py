@@ -112,11 +112,6 @@ class Planned:
         files = [task.file for task in self.held.files]
         return files if self.part.is_whole else [file for file in files if file_day(file) in self.part.days]
 
-    def files_called(self, paths: Sequence[str]) -> list[DataFile]:
-        """Files of the table by their paths."""
-        files = {task.file.file_path: task.file for task in self.held.files} if paths else {}
-        return [files[path] for path in paths]
-
     @property
     def row_count(self) -> int:
         return self.part.rows_landed + sum(day.rows for day in table_days(self.source, self.part.days).values())

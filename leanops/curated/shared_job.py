@@ -78,7 +78,7 @@ class SharedJob:
 
     def _commit(self, planned: Planned, report: Report) -> CuratedBuild:
         written = report.written
-        dropped = [*planned.dropped, *planned.files_called(written.rewritten)]
+        dropped = [*planned.dropped, *planned.held.files_called(written.rewritten)]
         snapshot = planned.draft.publish_files(self.jobs.sessions, written, dropped, (), planned.checkpoint)
         own = frozenset(file_day(file) for file in (*dropped, *written.added))
         others = days_changed(planned.source, planned.since.snapshot, planned.source_snapshot)

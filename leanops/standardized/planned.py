@@ -1,6 +1,5 @@
 """What a build of Standardized reads and replaces, from the tables' metadata alone."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -72,10 +71,10 @@ class Planned:
         raw = Scan(
             self.topic, self.build.tables.raw, _STANDING_COLUMNS, before, self.part.may_be_beside, self._landed, COPY
         )
-        return [raw, self._held]
+        return [raw, self.held]
 
     @cached_property
-    def _held(self) -> Scan:
+    def held(self) -> Scan:
         return Scan(
             self.topic,
             self.draft.table,
@@ -100,13 +99,8 @@ class Planned:
         """The files that are made anew as a whole."""
         if self.draft.is_of_nothing:
             return []
-        files = [task.file for task in self._held.files]
+        files = [task.file for task in self.held.files]
         return files if self.part.is_whole else [file for file in files if file_day(file) in self.part.days]
-
-    def files_called(self, paths: Sequence[str]) -> list[DataFile]:
-        """Files of the table by their paths."""
-        files = {task.file.file_path: task.file for task in self._held.files} if paths else {}
-        return [files[path] for path in paths]
 
     @property
     def is_repeated(self) -> bool:
@@ -115,7 +109,7 @@ class Planned:
         return is_again or self.draft.is_second_try
 
     def writer(self) -> TopicWriter:
-        files = self._held.files if self.standing else ()
+        files = self.held.files if self.standing else ()
         return TopicWriter(self.plan, Target.of(self.draft.table, files))
 
     @property

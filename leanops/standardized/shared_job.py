@@ -127,7 +127,7 @@ class SharedJob:
         grown = replace(plan, columns=(*plan.columns, *report.new_columns))
         planned.checkpoint["mapping"] = mapping_of(planned.build.contract, grown)
         planned.checkpoint["replaced"] = replaced_text(written.gone)
-        dropped = [*planned.dropped, *planned.files_called(written.rewritten)]
+        dropped = [*planned.dropped, *planned.held.files_called(written.rewritten)]
         snapshot = planned.draft.publish_files(
             self.jobs.sessions, written, dropped, report.new_fields, planned.checkpoint
         )

@@ -11,15 +11,6 @@ if TYPE_CHECKING:
 _LONGEST = 300
 
 
-def answers(session: "SparkSession") -> bool:
-    """Whether a session's server is there, and knows the session."""
-    try:
-        session.conf.get("spark.sql.session.timeZone")
-    except Exception:  # noqa: BLE001 - whatever it says, it is no answer
-        return False
-    return True
-
-
 def let_go(session: "SparkSession") -> None:
     """End a session without waiting for a server that may be gone."""
     cast("Any", session).client.set_retry_policies([])

@@ -13,7 +13,7 @@ from leanops.errors import SparkUnavailable
 from leanops.home import Home
 from leanops.names import CATALOG
 from leanops.settings import Settings
-from leanops_resources.spark.faults import answers, describe, let_go, went_away
+from leanops_resources.spark.faults import describe, let_go, went_away
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +38,8 @@ def server_fault(
     error: BaseException, session: "SparkSession", settings: Settings, what: str
 ) -> SparkUnavailable | None:
     """That a session's server is gone or cannot reach its catalog, if that is why something failed."""
+    from leanops.batch.isolation import answers
+
     return catalog_fault(error, settings) or (None if answers(session) else went_away(error, what))
 
 
