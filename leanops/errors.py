@@ -177,6 +177,10 @@ class RowsFailed(LeanOpsError):
     """A worker could not read, decide or write the rows of a topic."""
 
 
+class TableUnreadable(LeanOpsError):
+    """A table has files of a kind that the platform does not read."""
+
+
 class RowsForeign(LeanOpsError):
     """A table holds rows that the layer before does not have so: somebody else has written them."""
 

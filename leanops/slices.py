@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import reduce
 from weakref import WeakKeyDictionary
 
-from pyiceberg.expressions import And, BooleanExpression, GreaterThan, LessThanOrEqual, Or
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from leanops.inventory import published_on
 from leanops.table_files import TableFile
 
 SMALL = 5_000
@@ -101,16 +100,22 @@ class Slice:
         is_inside = file.day in self.days or (file.first_seq is not None and file.first_seq > self.after)
         return file.may_hold(-1, self.upto) and not is_inside
 
-    @property
-    def filter(self) -> BooleanExpression:
-        """The rows, as PyIceberg asks for them."""
-        return And(LessThanOrEqual(term="landing_seq", value=self.upto), self.open_filter)
+    def holds(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Which rows of a table they are; as workers ask, who have no SQL."""
+        return pc.and_kleene(pc.less_equal(rows["landing_seq"], self.upto), self.holds_or_later(rows))
 
-    @property
-    def open_filter(self) -> BooleanExpression:
-        """The rows and whatever landed later, as PyIceberg asks for them."""
-        landed: BooleanExpression = GreaterThan(term="landing_seq", value=self.after)
-        return reduce(Or, (published_on(day, day) for day in sorted(self.days)), landed)
+    def holds_or_later(self, rows: pa.Table) -> pa.ChunkedArray:
+        """The same of the rows and whatever landed later."""
+        landed = pc.greater(rows["landing_seq"], self.after)
+        return pc.or_kleene(landed, self.holds_days_of(rows)) if self.days else landed
+
+    def holds_days_of(self, rows: pa.Table) -> pa.ChunkedArray:
+        """The same of all rows of the whole days."""
+        return pc.is_in(pc.cast(rows["publish_time"], pa.date32()), pa.array(sorted(self.days), pa.date32()))
+
+    def is_beside(self, rows: pa.Table) -> pa.ChunkedArray:
+        """The same of everything else that had landed by then."""
+        return pc.and_kleene(pc.less_equal(rows["landing_seq"], self.upto), pc.invert(self.holds(rows)))
 
     @property
     def condition(self) -> Column:

@@ -7,36 +7,32 @@ positions left out.
 
 import math
 import pickle
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
-from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
-from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from leanops.batch import blame
 from leanops.batch.blame import topic_blamed
+from leanops.batch.data_file import file_io, read_data_file
 from leanops.inventory import schema_at
 from leanops.table_files import TableFile, table_files
 
-_TASK_BYTES, _TASK_FILES, _MOST_TASKS = 2 * 2**20, 50, 400
-_ALL = AlwaysTrue()
+_TASK_BYTES, _TASK_FILES, _MOST_TASKS = 2**20, 200, 400
 
 ON_DAYS = "on days"
+
+RowFilter = Callable[[pa.Table], pa.ChunkedArray]
+"""Which rows are wanted."""
 
 MayHold = Callable[[TableFile], bool]
 
@@ -51,7 +47,7 @@ class Scan:
     topic: str
     table: Table
     columns: tuple[str, ...]
-    where: BooleanExpression = _ALL
+    where: RowFilter | None = None
     may_hold: MayHold = lambda _: True
     """Whether a file may hold such rows."""
     snapshot_id: int | None = None
@@ -77,88 +73,91 @@ class Scan:
         return sum(task.file.file_size_in_bytes for task in self.files)
 
     @property
-    def schema(self) -> Schema:
-        """The columns that are read; those that the table does not have yet are NULL."""
+    def field_ids(self) -> dict[int, str]:
+        """The columns that are read, by their ids; those that the table does not have yet are NULL."""
         held = schema_at(self.table, self.snapshot_id) if self.snapshot_id else self.table.schema()
-        wanted = (*self.columns, *(name for names in self.lists.values() for name in names))
-        return held.select(*(name for name in dict.fromkeys(wanted) if name in held.column_names))
-
-
-@dataclass(frozen=True)
-class WorkerTable:
-    """What a worker has to know of a table to read and write its files: its metadata without its history."""
-
-    metadata: TableMetadata
-    properties: Mapping[str, str]
-
-    @classmethod
-    def of(cls, table: Table) -> "WorkerTable":
-        lists = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
-        bare: dict[str, object] = {**{name: [] for name in lists}, "refs": {}, "current_snapshot_id": None}
-        return cls(table.metadata.model_copy(update=bare), dict(table.io.properties))
-
-    @cached_property
-    def io(self) -> FileIO:
-        return load_file_io(dict(self.properties), self.metadata.location)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"metadata": self.metadata, "properties": self.properties}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
+        wanted = {*self.columns, *(name for names in self.lists.values() for name in names)}
+        return {each.field_id: each.name for each in held.fields if each.name in wanted}
 
 
 @dataclass(frozen=True)
 class _Read:
-    """Files of one table, as a worker reads them."""
+    """What a worker makes of the rows of files of one table."""
 
     topic: str
     role: str
-    table: WorkerTable
-    schema: Schema
-    where: BooleanExpression
+    io: Mapping[str, str]
+    """The properties of the file system."""
+    columns: Mapping[int, str]
+    where: RowFilter | None
     days: frozenset[date]
     lists: Mapping[str, tuple[str, ...]]
-    files: list[FileScanTask] = field(default_factory=list)
 
-    def batches(self, task: FileScanTask, shape: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows of one file."""
-        scan = ArrowScan(self.table.metadata, self.table.io, self.schema, self.where)
-        for batch in scan.to_record_batches([task]):
-            if batch.num_rows:
-                yield self._shaped(batch, task.file.file_path, shape)
+    @classmethod
+    def of(cls, scan: Scan) -> "_Read":
+        io = scan.table.io.properties
+        return cls(scan.topic, scan.role, io, scan.field_ids, scan.where, scan.days, scan.lists)
 
-    def _shaped(self, batch: pa.RecordBatch, file: str, shape: pa.Schema) -> pa.RecordBatch:
+    def batches(self, rows: pa.Table, file: str, shape: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows that it wants of those of a file."""
+        wanted = rows if self.where is None else rows.filter(self.where(rows))
+        for batch in self._shaped(wanted, file, shape).to_batches():
+            yield self._with_roles(batch) if self.days else batch
+
+    def _shaped(self, rows: pa.Table, file: str, shape: pa.Schema) -> pa.Table:
         """The rows with all columns of the scan.
 
         What is told of them is not looked for in the table, where a payload's field may be called so.
         """
         told = {"topic": self.topic, "role": self.role, "file": file}
-        there = {*batch.schema.names}
+        there = {*self.columns.values()}
         columns = [
-            _repeated(told[each.name], batch.num_rows)
+            _repeated(told[each.name], rows.num_rows)
             if each.name in told
-            else self._list(batch, each.name)
+            else self._list(rows, each.name)
             if each.name in self.lists
-            else batch[each.name].cast(each.type)
+            else rows[each.name].cast(each.type)
             if each.name in there
-            else pa.nulls(batch.num_rows, each.type)
+            else pa.nulls(rows.num_rows, each.type)
             for each in shape
         ]
-        rows = pa.RecordBatch.from_arrays(columns, schema=shape)
-        return self._with_roles(rows) if self.days else rows
+        return pa.table(columns, schema=shape)
 
-    def _list(self, batch: pa.RecordBatch, name: str) -> pa.Array:
-        there, nothing = {*batch.schema.names}, pa.nulls(batch.num_rows, pa.string())
-        columns = [batch[each].cast(pa.string()) if each in there else nothing for each in self.lists[name]]
-        return lists_of(columns, batch.num_rows)
+    def _list(self, rows: pa.Table, name: str) -> pa.Array:
+        there, nothing = {*self.columns.values()}, pa.nulls(rows.num_rows, pa.string())
+        columns = [
+            rows[each].combine_chunks().cast(pa.string()) if each in there else nothing for each in self.lists[name]
+        ]
+        return lists_of(columns, rows.num_rows)
 
     def _with_roles(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         days = pc.cast(rows["publish_time"], pa.date32())
         is_on_days = pc.fill_null(pc.is_in(days, pa.array(sorted(self.days), pa.date32())), False)
         place = rows.schema.get_field_index("role")
         return rows.set_column(place, rows.schema.field(place), pc.if_else(is_on_days, ON_DAYS, rows["role"]))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The files that one task reads, each once, and which of its reads want rows of it."""
+
+    reads: list[_Read] = field(default_factory=list)
+    files: list[tuple[FileScanTask, list[int]]] = field(default_factory=list)
+
+    def batches(self, shape: pa.Schema, reshape: Reshape | None, seconds: float) -> Iterator[pa.RecordBatch]:
+        """The rows of all its files. What is wrong with one blames the topic that it is of."""
+        for file, wanted in self.files:
+            reads = [self.reads[each] for each in wanted]
+            columns = {number: name for read in reads for number, name in read.columns.items()}
+            with topic_blamed(reads[0].topic, seconds):
+                found = [
+                    batch
+                    for rows in read_data_file(file_io(reads[0].io), file, columns)
+                    for read in reads
+                    for batch in read.batches(rows, file.file.file_path, shape)
+                ]
+                found = list(map(reshape, found)) if reshape else found
+            yield from found
 
 
 def read_tables(
@@ -170,38 +169,43 @@ def read_tables(
 ) -> DataFrame:
     """The rows of all scans, in the columns of `shape`, of which `topic`, `role` and `file` tell where each is from.
 
-    What `reshape` makes of them has the columns `into`. Both happen in the worker that reads them.
+    What `reshape` makes of them has the columns `into`. Both happen in the worker that reads them. A file that several
+    scans want rows of is read once.
     """
-    arrow_shape, slots, seconds = to_arrow_schema(shape), _packed(scans), blame.TOPIC_SECONDS
+    arrow_shape, tasks, seconds = to_arrow_schema(shape), _packed(scans), blame.TOPIC_SECONDS
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
-            for task in pickle.loads(zlib.decompress(slots[number])):  # noqa: S301 - written by ourselves, above
-                for file in task.files:
-                    with topic_blamed(task.topic, seconds):
-                        batches = task.batches(file, arrow_shape)
-                        batches = list(map(reshape, batches) if reshape else batches)
-                    yield from batches
+            task: _Task = pickle.loads(tasks[number])  # noqa: S301 - written by ourselves, below
+            yield from task.batches(arrow_shape, reshape, seconds)
 
-    return spark.range(0, len(slots), 1, max(1, len(slots))).mapInArrow(read, into or shape)
+    return spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(read, into or shape)
 
 
 def _packed(scans: Sequence[Scan]) -> list[bytes]:
     """The files of all scans, shared out among tasks: each gets about as many bytes."""
-    files = [(task, scan) for scan in scans for task in scan.files]
-    files.sort(key=lambda each: -each[0].file.file_size_in_bytes)
-    by_bytes = math.ceil(sum(task.file.file_size_in_bytes for task, _ in files) / _TASK_BYTES)
+    wanted: dict[tuple[str, frozenset[str]], list[Scan]] = {}
+    files: dict[tuple[str, frozenset[str]], FileScanTask] = {}
+    for scan in scans:
+        for file in scan.files:
+            # As of another snapshot, other rows of a file may be deleted.
+            which = (file.file.file_path, frozenset(each.file_path for each in file.delete_files))
+            files[which] = file
+            wanted.setdefault(which, []).append(scan)
+    largest_first = sorted(files.items(), key=lambda each: -each[1].file.file_size_in_bytes)
+    by_bytes = math.ceil(sum(file.file.file_size_in_bytes for file in files.values()) / _TASK_BYTES)
     count = min(max(by_bytes, math.ceil(len(files) / _TASK_FILES)), _MOST_TASKS, len(files))
-    tables = {id(scan): WorkerTable.of(scan.table) for scan in scans}
-    slots: list[dict[int, _Read]] = [{} for _ in range(count)]
-    for i, (task, scan) in enumerate(files):
+    tasks = [_Task() for _ in range(count)]
+    numbers: list[dict[int, int]] = [{} for _ in range(count)]
+    for i, (which, file) in enumerate(largest_first):
         # Forth and back, so that the first does not get the largest of each round.
         place = i % count if (i // count) % 2 == 0 else count - 1 - i % count
-        read = slots[place].setdefault(
-            id(scan), _Read(scan.topic, scan.role, tables[id(scan)], scan.schema, scan.where, scan.days, scan.lists)
-        )
-        read.files.append(task)
-    return [zlib.compress(pickle.dumps([*slot.values()]), 1) for slot in slots]
+        task, own = tasks[place], numbers[place]
+        for scan in wanted[which]:
+            if own.setdefault(id(scan), len(task.reads)) == len(task.reads):
+                task.reads.append(_Read.of(scan))
+        task.files.append((file, [own[id(scan)] for scan in wanted[which]]))
+    return [pickle.dumps(task) for task in tasks]
 
 
 def lists_of(columns: Sequence[pa.Array], rows: int) -> pa.Array:

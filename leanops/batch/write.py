@@ -4,28 +4,28 @@ A worker writes files and commits nothing. Files that no commit names are orphan
 """
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame
 
 from leanops.batch import blame
 from leanops.batch.blame import topic_blamed
-from leanops.batch.scan import WorkerTable
+from leanops.batch.data_file import file_io, read_data_file
 from leanops.batch.topics import Outcome
 from leanops.data_files import DayFiles
 from leanops.names import SYSTEM_COLUMNS
 
-Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
 REWRITTEN_BYTES = 8 * 2**20
 """What a worker writes again at most, compressed, to take rows out of files."""
 
@@ -34,7 +34,10 @@ REWRITTEN_BYTES = 8 * 2**20
 class Target:
     """A table that a worker writes files for."""
 
-    table: WorkerTable
+    metadata: TableMetadata
+    """Without its history, which is most of it."""
+    io: Mapping[str, str]
+    """The properties of the file system."""
     files: Mapping[str, FileScanTask] = field(default_factory=dict)
     """Its files that rows may be taken out of, by their paths."""
     rewritten_bytes: int = 0
@@ -43,25 +46,27 @@ class Target:
     @classmethod
     def of(cls, table: Table, files: Iterable[FileScanTask] = ()) -> "Target":
         tasks = {each.file.file_path: each for each in files}
-        return cls(WorkerTable.of(table), tasks, REWRITTEN_BYTES)
+        history = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
+        bare: dict[str, object] = {**{name: [] for name in history}, "refs": {}, "current_snapshot_id": None}
+        return cls(table.metadata.model_copy(update=bare), table.io.properties, tasks, REWRITTEN_BYTES)
 
     def with_schema(self, schema: Schema) -> "Target":
         """The same table with other columns, which it has once the files are committed."""
         if schema == self.schema:
             return self
-        last = max(schema.highest_field_id, self.table.metadata.last_column_id)
+        last = max(schema.highest_field_id, self.metadata.last_column_id)
         changed = {"schemas": [schema], "current_schema_id": schema.schema_id, "last_column_id": last}
-        return replace(self, table=WorkerTable(self.table.metadata.model_copy(update=changed), self.table.properties))
+        return replace(self, metadata=self.metadata.model_copy(update=changed))
 
     @property
     def schema(self) -> Schema:
-        return self.table.metadata.schema()
+        return self.metadata.schema()
 
     def write(self, rows: pa.Table) -> list[DataFile]:
         """Write rows, each publish day to a file of its own, so that a row is found by its key."""
         schema = schema_to_pyarrow(self.schema)
         repeated = [name for name in schema.names if name not in SYSTEM_COLUMNS]
-        files = DayFiles(self.table.io, self.table.metadata, schema, "idempotency_key", repeated)
+        files = DayFiles(file_io(self.io), self.metadata, schema, "idempotency_key", repeated)
         return list(files.write(fitted(rows, schema)))
 
     def remaining(self, gone: Mapping[str, Sequence[int]]) -> pa.Table | None:
@@ -72,9 +77,11 @@ class Target:
         schema = schema_to_pyarrow(self.schema)
         if not tasks:
             return schema.empty_table()
-        rows = ArrowScan(self.table.metadata, self.table.io, self.schema, AlwaysTrue()).to_table(tasks)
+        columns = {each.field_id: each.name for each in self.schema.fields}
+        files = (part for task in tasks for part in read_data_file(file_io(self.io), task, columns))
+        rows = pa.concat_tables(fitted(part, schema) for part in files)
         seqs = pa.array([seq for each in gone.values() for seq in each], pa.int64())
-        return fitted(rows.filter(pc.invert(pc.is_in(rows["landing_seq"], seqs))), schema)
+        return rows.filter(pc.invert(pc.is_in(rows["landing_seq"], seqs)))
 
 
 @dataclass(frozen=True)
@@ -100,14 +107,23 @@ def replace_rows(target: Target, rows: pa.Table, gone: Mapping[str, Sequence[int
     return Written(target.write(rows), [*gone], seqs)
 
 
-def by_topic(rows: DataFrame, write: Callable[[str, pa.Table], Result]) -> dict[str, Outcome[Result]]:
-    """Bring the rows of each topic together in one worker, and what that reports of them here."""
+class RowWriter(Protocol[Result_co]):
+    """Writes the rows of one topic, and reports what it has written."""
+
+    def write(self, rows: pa.Table) -> Result_co: ...
+
+
+def by_topic(rows: DataFrame, writers: Mapping[str, RowWriter[Result_co]]) -> dict[str, Outcome[Result_co]]:
+    """Bring the rows of each topic together in one worker, and what its writer reports of them here."""
     seconds = blame.TOPIC_SECONDS
+    # Each by itself: a worker unpacks the writers of its own topics, and not those of all.
+    packed = {topic: pickle.dumps(writer) for topic, writer in writers.items()}
 
     def work(topic: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
         name = topic[0].as_py()
         with topic_blamed(name, seconds):
-            return pa.table({"topic": [name], "report": pa.array([pickle.dumps(write(name, rows))], pa.binary())})
+            report = pickle.loads(packed[name]).write(rows)  # noqa: S301 - our own, from above
+            return pa.table({"topic": [name], "report": pa.array([pickle.dumps(report)], pa.binary())})
 
     reports = rows.groupBy("topic").applyInArrow(work, "topic string, report binary").collect()
     return {row["topic"]: pickle.loads(row["report"]) for row in reports}  # noqa: S301 - our own workers'

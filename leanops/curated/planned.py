@@ -3,9 +3,10 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from functools import cached_property
+from functools import cached_property, partial
 
-from pyiceberg.expressions import In
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
@@ -90,7 +91,7 @@ class Planned:
         lists = {"texts": self.binding.texts, "envelope": self.binding.envelope}
         columns = (*KEY_COLUMNS, OBJECTS_COLUMN)
         part, at = self.part, self.source_snapshot
-        return Scan(self.topic, self.source, columns, part.filter, part.may_be_in, at, lists=lists)
+        return Scan(self.topic, self.source, columns, part.holds, part.may_be_in, at, lists=lists)
 
     @cached_property
     def held(self) -> Scan:
@@ -99,10 +100,9 @@ class Planned:
         held = Scan(self.topic, self.draft.table, _HELD_COLUMNS, snapshot_id=base, role=HELD, days=days)
         if self.lost is None:
             return held
-        lost = {*self.lost}
-        first, last = min(lost, default=0), max(lost, default=-1)
-        where = In(term="landing_seq", literals=lost or {0})
-        return replace(held, where=where, may_hold=lambda file: file.may_hold(first - 1, last), role=LOST)
+        first, last = min(self.lost, default=0), max(self.lost, default=-1)
+        is_lost = partial(_is_among, seqs=pa.array(self.lost, pa.int64()))
+        return replace(held, where=is_lost, may_hold=lambda file: file.may_hold(first - 1, last), role=LOST)
 
     @cached_property
     def dropped(self) -> list[DataFile]:
@@ -150,3 +150,7 @@ class Since:
         lost = None if days else replaced_since(builds, after)
         is_of_version = said.get("contract-version") == str(contract.version)
         return cls(Slice(after, upto, frozenset(days)), lost, int(said["standardized-snapshot"]), is_of_version)
+
+
+def _is_among(rows: pa.Table, seqs: pa.Array) -> pa.ChunkedArray:
+    return pc.is_in(rows["landing_seq"], seqs)

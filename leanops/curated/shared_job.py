@@ -50,13 +50,12 @@ class SharedJob:
         source = read_tables(spark, [each.rows for each in planned], ROW)
         # Apart from what led to it: each question that it is part of would plan all casts and rules again.
         rows = checkpointed(validated(source, [each.binding for each in planned]))
-        writers = {each.topic: each.writer() for each in planned}
         gone = _gone(spark, planned, rows)
         to_write = rows if gone is None else rows.unionByName(gone, allowMissingColumns=True)
         if gone is None:
             to_write = to_write.withColumn("file", F.lit(None).cast("string"))
         reports: dict[str, Outcome[Report]] = {topic: Report() for topic in topics}
-        reports |= by_topic(to_write, lambda topic, rows: writers[topic].write(rows))
+        reports |= by_topic(to_write, {each.topic: each.writer() for each in planned})
         return reports | self._write_errors(spark, planned, reports, rows)
 
     def _write_errors(

@@ -1,7 +1,7 @@
 """The Spark job that looks at all rows of some topics: only counts, and the first rows that are wrong, come here.
 
-It asks where every row stands, counted by topic, layer and day. Only where messages stand nowhere it asks why; which
-records have more than one row; and for names only where something is wrong.
+It asks where every row stands, counted by topic, layer and day, and which records have more than one row. Only where
+messages stand nowhere it asks why, and for names only where something is wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,16 +16,14 @@ from leanops.batch.isolation import Jobs
 from leanops.batch.topics import Outcome, each_topic
 from leanops.checkpointed import checkpointed
 from leanops.ledger.account import SHOWN
-from leanops.ledger.planned import CAME_IN, REFUSED, PlannedLedger, read_rows
+from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED, PlannedLedger, read_rows
 from leanops.ledger.rows import (
     COPIES,
     DAY,
-    KEYED,
     LEDGER,
     LOST,
     PLACED,
     PLACES,
-    VERSIONS,
     among,
     fates_of_unwritten,
     first_of_each_day,
@@ -35,6 +33,7 @@ from leanops.ledger.rows import (
     rows_sharing,
     shared_keys,
     standing,
+    standing_in,
 )
 from leanops.ledger.tally import Tally
 from leanops.names import ERRORS, Layer, spark_table, table
@@ -42,6 +41,9 @@ from leanops.slices import sized
 from leanops.standardized.table import key_plan
 from leanops.standardized.transform import MESSAGE, RECORD_KEY, VERSION, read_payloads
 from leanops.tables import find_table
+
+_KEPT_BYTES = 128 * 2**20
+"""Files of so many bytes together are read once, and their rows kept for all questions."""
 
 Tallies = dict[tuple[str, Layer], Tally]
 
@@ -75,20 +77,23 @@ class _Questions:
     def ask(self) -> dict[str, Outcome[list[Tally]]]:
         """What was found out about each topic, in the order in which one answer leads to the next question."""
         tallies = {(each.topic, each.layer): Tally(each) for each in self.planned}
-        stand = checkpointed(self._placed(self.planned).transform(standing))
-        self._count(tallies, stand)
-        failed, lost = self._explain(tallies, stand)
-        if findings := [*self._odd(tallies, stand), *lost]:
+        is_small = sum(rows.scan.bytes for each in self.planned for rows in each.places) <= _KEPT_BYTES
+        rows = checkpointed(self._rows(self.planned)) if is_small else self._rows(self.planned)
+        stand = rows.transform(standing) if is_small else checkpointed(rows.transform(standing))
+        sharing = self._count(tallies, stand, rows)
+        failed, lost = self._explain(tallies, stand, rows)
+        if findings := [*self._odd(tallies, stand, rows), *lost]:
             self._name(tallies, reduce(DataFrame.unionByName, findings))
-        self._note_shared(tallies)
+        if sharing:
+            self._name_sharing(tallies, rows, sharing)
         found: dict[str, Outcome[list[Tally]]] = {}
         for topic in dict.fromkeys(each.topic for each in self.planned):
             found[topic] = [each for each in tallies.values() if each.planned.topic == topic]
         return found | failed
 
-    def _placed(self, planned: Sequence[PlannedLedger]) -> DataFrame:
+    def _rows(self, planned: Sequence[PlannedLedger]) -> DataFrame:
         """All rows, in all places in which they stand."""
-        rows = read_rows(self.spark, (rows for each in planned for rows in (each.came_in, each.kept)), PLACED)
+        rows = read_rows(self.spark, (rows for each in planned for rows in each.places), PLACED)
         return reduce(DataFrame.unionByName, self._refused(planned), rows)
 
     def _refused(self, planned: Sequence[PlannedLedger]) -> Iterator[DataFrame]:
@@ -102,12 +107,23 @@ class _Questions:
             columns = {"topic": F.col("topic_name"), "role": F.lit(f"{layer} {REFUSED}")}
             yield rows.select(*(columns.get(name, F.col(name)).alias(name) for name in PLACED.names))
 
-    def _count(self, tallies: Tallies, stand: DataFrame) -> None:
+    def _count(self, tallies: Tallies, stand: DataFrame, rows: DataFrame) -> list[PlannedLedger]:
+        """Count rows by where they stand; the ledgers in which records have more than one row."""
         is_wrong = (is_to_explain().alias("is_to_explain"), is_finding().alias("is_finding"))
-        for row in stand.groupBy(*DAY, *PLACES, *is_wrong).agg(F.sum("rows").alias("rows")).collect():
-            tallies[row["topic"], Layer(row["layer"])].add_standing(row)
+        counted = stand.groupBy(*DAY, *PLACES, *is_wrong).agg(F.sum("rows").alias("rows"))
+        sharing = rows.transform(shared_keys).select(*LEDGER, F.lit(True).alias("is_sharing")).distinct()
+        found: list[PlannedLedger] = []
+        for row in counted.unionByName(sharing, allowMissingColumns=True).collect():
+            tally = tallies[row["topic"], Layer(row["layer"])]
+            if row["is_sharing"]:
+                found.append(tally.planned)
+            else:
+                tally.add_standing(row)
+        return found
 
-    def _explain(self, tallies: Tallies, stand: DataFrame) -> tuple[dict[str, Exception], list[DataFrame]]:
+    def _explain(
+        self, tallies: Tallies, stand: DataFrame, rows: DataFrame
+    ) -> tuple[dict[str, Exception], list[DataFrame]]:
         """Count the messages that stand nowhere, by the reason; which topics failed, and what is lost of the others."""
         unexplained = [each for each in tallies.values() if each.to_explain]
         located = each_topic([each.planned for each in unexplained], _find_reasons)
@@ -115,12 +131,12 @@ class _Questions:
         explained = [each for each in unexplained if each.planned.topic not in failed]
         if not explained:
             return failed, []
-        fates = self._fates(explained, stand)
+        fates = self._fates(explained, stand, rows)
         for row in fates.groupBy(*DAY, "fate").count().collect():
             tallies[row["topic"], Layer(row["layer"])].add_fate(row)
         return failed, [_lost(fates)] if any(each.lost.total() for each in explained) else []
 
-    def _fates(self, tallies: Sequence[Tally], stand: DataFrame) -> DataFrame:
+    def _fates(self, tallies: Sequence[Tally], stand: DataFrame, rows: DataFrame) -> DataFrame:
         """Why messages stand nowhere."""
         planned, count = [each.planned for each in tallies], sum(each.to_explain for each in tallies)
         messages = read_rows(self.spark, (each.messages for each in planned), MESSAGE)
@@ -129,31 +145,25 @@ class _Questions:
         # Payloads are read once, and looked up by their ids and by their keys.
         mine = checkpointed(read.select("topic", "landing_seq", *VERSION, "error_kind", RECORD_KEY))
         copies = read_rows(self.spark, (each.copies for each in planned), COPIES)
-        versions = read_rows(self.spark, (each.held for each in planned), VERSIONS)
+        versions = rows.where(standing_in(Layer.STANDARDIZED, KEPT, HELD))
         return fates_of_unwritten(mine, copies, versions, count)
 
-    def _odd(self, tallies: Tallies, stand: DataFrame) -> Iterator[DataFrame]:
+    def _odd(self, tallies: Tallies, stand: DataFrame, rows: DataFrame) -> Iterator[DataFrame]:
         """The rows that are wrong by where they stand, looked at again by their ids."""
-        if planned := [each.planned for each in tallies.values() if each.odd.total()]:
-            yield self._placed(planned).transform(names_of, stand.where(is_finding()))
+        if any(each.odd.total() for each in tallies.values()):
+            yield rows.where(standing_in(None, *PLACES)).transform(names_of, stand.where(is_finding()))
 
     def _name(self, tallies: Tallies, findings: DataFrame) -> None:
         for row in first_of_each_day(findings, SHOWN, ["landing_seq", "message_id"]).collect():
             tallies[row["topic"], Layer(row["layer"])].add_name(row)
 
-    def _note_shared(self, tallies: Tallies) -> None:
+    def _name_sharing(self, tallies: Tallies, rows: DataFrame, sharing: Sequence[PlannedLedger]) -> None:
         """The rows whose record has another row."""
-        found = self._shared_keys(self.planned).select(*LEDGER).distinct().collect()
-        planned = [tallies[row["topic"], Layer(row["layer"])].planned for row in found]
-        if planned:
-            held = read_rows(self.spark, (each.held for each in planned), KEYED)
-            rows = held.transform(rows_sharing, self._shared_keys(planned))
-            for row in first_of_each_day(rows, SHOWN, ["idempotency_key", "landing_seq"]).collect():
-                tallies[row["topic"], Layer(row["layer"])].add_sharing(row)
-
-    def _shared_keys(self, planned: Sequence[PlannedLedger]) -> DataFrame:
-        wanted = (rows for each in planned for rows in ((each.kept,) if each.part.is_whole else (each.kept, each.held)))
-        return read_rows(self.spark, wanted, KEYED).transform(shared_keys)
+        whole = [f"{each.topic} {each.kept.scan.role}" for each in sharing if each.part.is_whole]
+        held = rows.where(standing_in(None, HELD) | F.concat("topic", F.lit(" "), "role").isin(whole))
+        rows = held.transform(rows_sharing, rows.transform(shared_keys))
+        for row in first_of_each_day(rows, SHOWN, ["idempotency_key", "landing_seq"]).collect():
+            tallies[row["topic"], Layer(row["layer"])].add_sharing(row)
 
 
 def _find_reasons(planned: PlannedLedger) -> None:

@@ -6,18 +6,16 @@ from datetime import date
 from functools import cached_property, reduce
 from typing import NamedTuple
 
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression, LessThanOrEqual, Or
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from leanops.batch.scan import MayHold, Scan, read_tables
+from leanops.batch.scan import MayHold, RowFilter, Scan, read_tables
 from leanops.batch.topics import TopicTables, is_large
 from leanops.commits import checkpoint_of, current_id, is_in_doubt
 from leanops.contracts.model import Contract
 from leanops.errors import LedgerImpossible
-from leanops.inventory import published_on
 from leanops.ledger.account import Account, not_built
 from leanops.ledger.pending import PendingRows, built_upto, pending_rows
 from leanops.names import SOURCE, Layer, spark_table, table
@@ -119,7 +117,7 @@ class PlannedLedger:
             )
         part = Slice(0, upto) if part is None else part.capped(upto)
         planned = cls(request, source, held, part, upto, read, waiting)
-        planned.find_files(planned.came_in, planned.kept, planned.held)
+        planned.find_files(*planned.places)
         return planned
 
     @property
@@ -136,7 +134,12 @@ class PlannedLedger:
 
     @property
     def rows(self) -> int:
-        return sum(task.file.record_count for each in (self.came_in, self.kept) for task in each.scan.files)
+        return sum(task.file.record_count for each in self.places for task in each.scan.files)
+
+    @property
+    def places(self) -> "tuple[TableRows, ...]":
+        """The rows that came in, and those in the layer: what is looked at and, where that is a part, all."""
+        return (self.came_in, self.kept) if self.part.is_whole else (self.came_in, self.kept, self.held)
 
     @cached_property
     def came_in(self) -> TableRows:
@@ -152,7 +155,7 @@ class PlannedLedger:
     @cached_property
     def held(self) -> TableRows:
         """All that stands in the layer."""
-        return self.kept if self.part.is_whole else self._rows(self.layer, HELD, _VERSIONS)
+        return self._rows(self.layer, HELD, _VERSIONS)
 
     @property
     def refused(self) -> str:
@@ -170,9 +173,8 @@ class PlannedLedger:
     @cached_property
     def copies(self) -> TableRows:
         """All messages that the layer stands for, by their ids."""
-        upto = self.upto
-        landed = LessThanOrEqual(term="landing_seq", value=upto)
-        where = _Condition(landed, f"landing_seq <= {upto}", lambda file: file.may_hold(-1, upto))
+        landed = Slice(-1, self.upto)
+        where = _Condition(landed.holds, landed.text, landed.may_be_in)
         return self._rows(Layer.RAW, "", ("message_id", "landing_seq"), where)
 
     def find_files(self, *wanted: TableRows) -> None:
@@ -182,7 +184,7 @@ class PlannedLedger:
 
     @property
     def _taken_in(self) -> "_Condition":
-        return _Condition(self.part.filter, self.part.text, self.part.may_be_in)
+        return _Condition(self.part.holds, self.part.text, self.part.may_be_in)
 
     @property
     def _whatever_number(self) -> "_Condition":
@@ -190,9 +192,8 @@ class PlannedLedger:
         if part.is_whole:
             return _Condition()
         if is_of_days(part):
-            days = (published_on(day, day) for day in sorted(part.days))
-            return _Condition(reduce(Or, days), f"({part.on_days})", lambda file: file.day in part.days)
-        return _Condition(part.open_filter, part.open_end, part.may_be_in_or_later)
+            return _Condition(part.holds_days_of, f"({part.on_days})", lambda file: file.day in part.days)
+        return _Condition(part.holds_or_later, part.open_end, part.may_be_in_or_later)
 
     def _rows(
         self,
@@ -212,7 +213,7 @@ class PlannedLedger:
 class _Condition(NamedTuple):
     """Which rows are wanted: as workers ask for them, as Spark does, and of a file by its metadata."""
 
-    rows: BooleanExpression = AlwaysTrue()
+    rows: RowFilter | None = None
     text: str = "true"
     may_hold: MayHold = lambda _: True
 

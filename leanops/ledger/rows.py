@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED
-from leanops.names import Layer
+from leanops.names import SOURCE, Layer
 from leanops.standardized.transform import MESSAGE, RECORD_KEY, VERSION, Fate
 from leanops.table_files import NO_DAY
 
@@ -20,10 +20,15 @@ LEDGER = ("topic", "layer")
 DAY = (*LEDGER, "day")
 LOST = "lost"
 
-_ROLES = [StructField("topic", StringType()), StructField("role", StringType())]
-PLACED = StructType([*_ROLES, *(MESSAGE[name] for name in ("landing_seq", "message_id", "publish_time"))])
-KEYED = StructType([*PLACED.fields, MESSAGE["idempotency_key"]])
-VERSIONS = StructType([MESSAGE["topic"], *(MESSAGE[name] for name in VERSION), MESSAGE["idempotency_key"]])
+PLACED = StructType(
+    [
+        MESSAGE["topic"],
+        StructField("role", StringType()),
+        *(MESSAGE[name] for name in ("landing_seq", *VERSION, "idempotency_key")),
+    ]
+)
+"""A row, the ledger that it is read for, and the place in which it stands."""
+
 COPIES = StructType([MESSAGE[name] for name in ("topic", "message_id", "landing_seq")])
 
 _SAME = ("topic", "landing_seq", "day", "message_id")
@@ -43,7 +48,7 @@ def standing(rows: DataFrame) -> DataFrame:
     its id: with a number beside it, that is enough, and rows of a fixed width are counted several times as fast.
     """
     is_one = (*DAY, "landing_seq", F.xxhash64("message_id").alias("hash"))
-    stand = rows.transform(_in_places).groupBy(*is_one).agg(*_sums())
+    stand = rows.where(standing_in(None, *PLACES)).transform(_in_places).groupBy(*is_one).agg(*_sums())
     own = (F.when(is_odd() | is_unwritten(), F.col(name)).alias(name) for name in ("landing_seq", "hash"))
     return stand.groupBy(*DAY, *PLACES, *own).agg(F.count("*").alias("rows"))
 
@@ -61,8 +66,14 @@ def names_of(rows: DataFrame, wrong: DataFrame) -> DataFrame:
 def _in_places(rows: DataFrame) -> DataFrame:
     layer, place = F.split_part("role", F.lit(" "), F.lit(1)), F.split_part("role", F.lit(" "), F.lit(2))
     places = ((place == each).cast("int").alias(each) for each in (*PLACES, HELD))
-    others = [name for name in rows.columns if name not in ("role", "publish_time")]
-    return rows.select(*others, layer.alias("layer"), publish_day(), *places)
+    return rows.select(
+        "topic", "landing_seq", "message_id", "idempotency_key", layer.alias("layer"), publish_day(), *places
+    )
+
+
+def standing_in(layer: Layer | None, *places: str) -> Column:
+    """The rows in some places of the ledger of a layer, or of any."""
+    return F.col("role").isin([f"{each} {place}" for each in SOURCE if layer in (None, each) for place in places])
 
 
 def _sums() -> list[Column]:
@@ -131,11 +142,15 @@ def _outdated(unwritten: DataFrame, versions: DataFrame) -> DataFrame:
 def shared_keys(rows: DataFrame) -> DataFrame:
     """The keys that more than one row has, by their hashes: keys of any length are counted by these first.
 
-    `rows` are those that are looked at, and, where these are a part, all that the tables hold: the other row of a
+    Of the rows that are looked at, and, where these are a part, among all that the tables hold: the other row of a
     record may stand anywhere.
     """
     looked_at, all_held = F.sum(KEPT), F.sum(HELD)
-    counted = rows.transform(_in_places).groupBy(*LEDGER, F.xxhash64("idempotency_key").alias("key_hash"))
+    counted = (
+        rows.where(standing_in(None, KEPT, HELD))
+        .transform(_in_places)
+        .groupBy(*LEDGER, F.xxhash64("idempotency_key").alias("key_hash"))
+    )
     rows_of_key = counted.agg(looked_at.alias("looked_at"), F.greatest(looked_at, all_held).alias("rows"))
     return rows_of_key.where("looked_at > 0 AND rows > 1")
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyiceberg.expressions import And, LessThanOrEqual, Not
 from pyiceberg.manifest import DataFile
 
 from leanops.batch.scan import Scan
@@ -60,17 +59,15 @@ class Planned:
     def messages(self) -> Scan:
         """The messages that it takes in."""
         raw, part = self.build.tables.raw, self.part
-        return Scan(self.topic, raw, MESSAGE_COLUMNS, part.filter, part.may_be_in, self._landed)
+        return Scan(self.topic, raw, MESSAGE_COLUMNS, part.holds, part.may_be_in, self._landed)
 
     @cached_property
     def standing(self) -> list[Scan]:
         """Where the messages may have landed before, and the versions that the table holds."""
         if self.part.is_whole:
             return []
-        before = And(LessThanOrEqual(term="landing_seq", value=self.part.upto), Not(self.part.filter))
-        raw = Scan(
-            self.topic, self.build.tables.raw, _STANDING_COLUMNS, before, self.part.may_be_beside, self._landed, COPY
-        )
+        table, part = self.build.tables.raw, self.part
+        raw = Scan(self.topic, table, _STANDING_COLUMNS, part.is_beside, part.may_be_beside, self._landed, COPY)
         return [raw, self.held]
 
     @cached_property

@@ -66,10 +66,9 @@ class SharedJob:
         read = checkpointed(read_tables(spark, [each.messages for each in planned], MESSAGE, reader, READ))
         standing = self._standing(spark, planned)
         decided = checkpointed(fates(read, standing.get(COPY), standing.get(HELD)))
-        writers = {each.topic: each.writer() for each in planned}
         rows = _to_write(read, decided, self._foreign(planned, read, standing))
         reports: dict[str, Outcome[Report]] = {topic: Report() for topic in topics}
-        reports |= by_topic(rows, lambda topic, rows: writers[topic].write(rows))
+        reports |= by_topic(rows, {each.topic: each.writer() for each in planned})
         return reports | self._write_parse_errors(reports, read, decided)
 
     def _standing(self, spark: SparkSession, planned: Sequence[Planned]) -> dict[str, DataFrame]:

@@ -1,5 +1,6 @@
 """RAW to Standardized, one function per step of the spec, each from DataFrame to DataFrame, over any topics."""
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 
@@ -85,6 +86,8 @@ def read_payloads(messages: DataFrame, plans: Mapping[str, FlattenPlan]) -> Data
 def payload_reader(plans: Mapping[str, FlattenPlan]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     """What a worker makes of messages: the same with their payloads read."""
     seconds = blame.TOPIC_SECONDS
+    # Each by itself: a worker unpacks the plans of the topics that it meets, and not those of all.
+    packed = {topic: pickle.dumps(plan) for topic, plan in plans.items()}
 
     def read(messages: pa.RecordBatch) -> pa.RecordBatch:
         rows = pa.Table.from_batches([messages])
@@ -93,7 +96,7 @@ def payload_reader(plans: Mapping[str, FlattenPlan]) -> Callable[[pa.RecordBatch
         for topic in topics:
             with topic_blamed(topic, seconds):
                 own = rows if len(topics) == 1 else rows.filter(pc.equal(rows["topic"], topic))
-                parts.append(read_messages(own, plans[topic]))
+                parts.append(read_messages(own, pickle.loads(packed[topic])))  # noqa: S301 - our own, from above
         return (
             pa.concat_tables(parts).combine_chunks().to_batches()[0] if parts else _ARROW.empty_table().to_batches()[0]
         )

@@ -56,7 +56,7 @@ class TopicWriter:
         found = rows["new_fields"].drop_null().to_pylist()
         plan = self.plan.extended(paths_of(found[0])) if found else self.plan
         new = plan.columns[len(self.plan.columns) :]
-        fields = new_fields(self.target.schema, self.target.table.metadata.last_column_id, new)
+        fields = new_fields(self.target.schema, self.target.metadata.last_column_id, new)
         schema = Schema(*self.target.schema.fields, *fields, schema_id=self.target.schema.schema_id + bool(fields))
         written = messages.filter(pc.is_null(messages["fate"])).sort_by("landing_seq")
         counts = Counter(each for each in rows["fate"].to_pylist() if each)
