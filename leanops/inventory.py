@@ -3,9 +3,8 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date
 
-from pyiceberg.expressions import And, BooleanExpression, GreaterThanOrEqual, LessThan
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -105,15 +104,6 @@ def row_count(table: Table) -> int:
 def newest_day(table: Table) -> date:
     """The latest publish day of which the table holds anything."""
     return max(each.day for each in table_files(table))
-
-
-def published_on(first: date, last: date) -> BooleanExpression:
-    """The rows of publish days, as a filter that meets the table's partitions edge to edge."""
-    start, end = (datetime.combine(day, time(), UTC) for day in (first, last + timedelta(days=1)))
-    return And(
-        GreaterThanOrEqual(term="publish_time", value=start.isoformat()),
-        LessThan(term="publish_time", value=end.isoformat()),
-    )
 
 
 def has_rows_without_day(table: Table) -> bool:

@@ -1,8 +1,9 @@
 """Progress for people: one small interface, with a look for terminals and one for everything else."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 from rich.console import Console
@@ -13,6 +14,15 @@ class Advance(Protocol):
     """Say that `amount` more is done."""
 
     def __call__(self, amount: int, /) -> None: ...
+
+
+_show_stage: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("show_stage", default=None)
+
+
+def at_stage(doing: str, done: int, of: int) -> None:
+    """Say what is done now, and how much of all, on the bar that is shown, if there is one."""
+    if show := _show_stage.get():
+        show(doing, done, of)
 
 
 def unseen(_amount: int, /) -> None:
@@ -30,4 +40,8 @@ def progress(what: str, total: int | None = None) -> Iterator[Advance]:
         columns.insert(2, MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda amount: bar.advance(task, amount)
+        before = _show_stage.set(lambda doing, done, of: bar.update(task, description=doing, completed=done, total=of))
+        try:
+            yield lambda amount: bar.advance(task, amount)
+        finally:
+            _show_stage.reset(before)

@@ -21,7 +21,7 @@ from leanops.contracts.manifest import Manifest, Topic
 from leanops.names import ERRORS, NEXT, SOURCE, Layer, step_name
 from leanops.settings import Settings
 from leanops_assets.checks import check_specs
-from leanops_assets.metadata import days_metadata, preview
+from leanops_assets.metadata import day_query, days_metadata
 from leanops_assets.partitions import publish_days
 from leanops_assets.run_batch import BatchResource, LayerBuild, StepOutcome
 from leanops_assets.specs import asset_key, asset_spec
@@ -134,5 +134,5 @@ def _results(
         if each is layer:
             metadata = {**metadata, "anything_new": built.is_new, **built.metadata}
             if built.is_new:
-                metadata["preview"] = preview(found.table, day)
+                metadata["query"] = day_query(layer, topic, day)
         yield dg.MaterializeResult(asset_key=key, metadata=metadata)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from leanops.contracts.model import Contract
-from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN, Layer
+from leanops.names import Layer, table
 from leanops_assets.specs import asset_key
 
 if TYPE_CHECKING:
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from leanops.curated.binding import BoundColumn
     from leanops.inventory import TableDay
-
-_NOT_SHOWN = ("ingestion_ts", "landing_seq", OVERFLOW_COLUMN, OBJECTS_COLUMN)
-_PREVIEW_ROWS, _PREVIEW_COLUMNS, _CELL_SIGNS = 5, 8, 40
 
 
 def days_metadata(held: "Table", days: Collection[date]) -> dict[date, dict[str, Any]]:
@@ -44,18 +41,14 @@ def shown_days(days: "Mapping[date, TableDay]", held: "Table") -> dict[date, dic
     }
 
 
-def preview(held: "Table", day: date) -> dg.MarkdownMetadataValue:
-    """A few rows of a day, with the columns that come first."""
-    from leanops.inventory import published_on
-
-    names = [field.name for field in held.schema().fields if field.name not in _NOT_SHOWN][:_PREVIEW_COLUMNS]
-    scan = held.scan(row_filter=published_on(day, day), selected_fields=tuple(names), limit=_PREVIEW_ROWS)
-    rows = scan.to_arrow().select(names).to_pylist()
-    return markdown_table(names, ([row[name] for name in names] for row in rows))
+def day_query(layer: Layer, topic: str, day: date) -> dg.MarkdownMetadataValue:
+    """A query for some rows of a day. The rows themselves stay in their table: whoever sees the UI may not see them."""
+    name = ".".join(table(layer, topic))
+    return dg.MetadataValue.md(f"```sql\nSELECT * FROM {name} WHERE to_date(publish_time) = DATE '{day}' LIMIT 5\n```")
 
 
 def markdown_table(
-    names: Sequence[str], rows: Iterable[Sequence[object]], signs: int = _CELL_SIGNS
+    names: Sequence[str], rows: Iterable[Sequence[object]], signs: int = 40
 ) -> dg.MarkdownMetadataValue:
     """Rows under their headings, with so many signs in a cell at most."""
     lines = [names, ["---"] * len(names), *([_cell(value, signs) for value in row] for row in rows)]

@@ -184,6 +184,8 @@ class RunBatch:
     _is_done: bool = False
     _tries: int = 0
     _fault: Exception | None = None
+    _done: int = 0
+    """Of all that is asked for, each topic and layer built or checked once."""
 
     def outcome(self, layer: Layer, topic: str) -> StepOutcome:
         """What happened to a layer of a topic. The first to ask has all of it built.
@@ -236,7 +238,7 @@ class RunBatch:
         rebuild = [self.asked.day] if self.asked.rebuild else []
         begun = time.monotonic()
         if todo:
-            self.say("Building %s of %s.", layer, _count(todo))
+            self._begin(f"Building {layer} of {_count(todo)}")
         jobs = Jobs(self.spark.session, lambda topics, parted: self._limit(layer, topics, parted))
         for _ in range(ATTEMPTS):
             builds = [TopicBuild(tables[topic], self.contracts[topic], rebuild) for topic in todo]
@@ -273,6 +275,7 @@ class RunBatch:
                     raise fault
                 self._outcomes[layer, topic] = StepOutcome(failed=fault)
         if done:
+            self._done += len(done)
             self.say("%s: %s built in %.1f s, %d had nothing new.", layer, _count(done), seconds, len(done) - built)
 
     def _check(self, catalog: "Catalog", tables: "Mapping[str, TopicTables]") -> None:
@@ -294,6 +297,7 @@ class RunBatch:
         from leanops.batch.isolation import Jobs
 
         begun = time.monotonic()
+        self._begin(f"Drawing up {len(to_check):,} ledgers")
         jobs = Jobs(self.spark.session, lambda topics, parted: self._limit("ledger", topics, parted))
         try:
             found = check_days(jobs, catalog, to_check)
@@ -308,7 +312,15 @@ class RunBatch:
                 outcome.unchecked = spark_fault(verdicts, self.spark)
             else:
                 outcome.verdicts = verdicts
-        self.say("Ledgers of %s drawn up in %.1f s.", _count(to_check), seconds)
+        self.say("%d ledgers drawn up in %.1f s.", len(to_check), seconds)
+
+    def _begin(self, stage: str) -> None:
+        """Tell how far the batch is: in the run's log, and on the terminal where it is looked at there."""
+        from leanops.progress import at_stage
+
+        self.say("%s.", stage)
+        asked = (*self.asked.to_build.values(), *self.asked.to_check.values())
+        at_stage(stage, self._done, sum(map(len, asked)))
 
     @contextmanager
     def _limit(self, what: str, topics: Sequence[str], parted: int) -> Iterator[None]:

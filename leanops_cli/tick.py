@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from leanops.progress import progress
 from leanops.settings import Settings
 from leanops_cli.known_topics import require_known
 from leanops_cli.output import print_table
@@ -35,7 +36,9 @@ def tick(
 
     settings = Settings.load()
     require_known(topic or (), settings)
-    if not print_tick(tick_once(settings, topic)):
+    with progress("Looking for what has landed") as advance:
+        ticked = tick_once(settings, topic, advance)
+    if not print_tick(ticked):
         raise typer.Exit(1)
 
 
