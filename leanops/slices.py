@@ -13,20 +13,14 @@ from pyspark.sql import functions as F
 from leanops.table_files import TableFile
 
 SMALL = 5_000
-"""Up to so many rows take less time to be worked on than a query takes to be compiled."""
+"""Up to so many rows are not worth being shared out among tasks."""
+
+_COMPILED = 100_000
+"""Up to so many rows take less time to be worked on than a query takes to be compiled, and planned anew by stages."""
 
 _ROWS_PER_SHUFFLE_PARTITION = 250_000
 _LAST = 2**62
 _LEAST_PARTITIONS = 4
-_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-_FACTORY_MODE = "spark.sql.codegen.factoryMode"
-_FOR_FEW = {
-    _SHUFFLE_PARTITIONS: "1",
-    # To compile a query, and to plan it anew after each stage, takes longer than to work on a few thousand rows.
-    "spark.sql.codegen.wholeStage": "false",
-    _FACTORY_MODE: "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
 
 _settings: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
 """What sessions were set to."""
@@ -138,11 +132,14 @@ def sized(spark: SparkSession, rows: int) -> None:
 
     What is set stays set, for every setting is a call to the server, and most builds are of a size.
     """
-    if rows <= SMALL:
-        wanted = _FOR_FEW
-    else:
-        partitions = max(_LEAST_PARTITIONS, rows // _ROWS_PER_SHUFFLE_PARTITION)
-        wanted = {**dict.fromkeys(_FOR_FEW, "true"), _FACTORY_MODE: "FALLBACK", _SHUFFLE_PARTITIONS: str(partitions)}
+    partitions = 1 if rows <= SMALL else max(_LEAST_PARTITIONS, rows // _ROWS_PER_SHUFFLE_PARTITION)
+    is_compiled = rows > _COMPILED
+    wanted = {
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.codegen.wholeStage": str(is_compiled).lower(),
+        "spark.sql.codegen.factoryMode": "FALLBACK" if is_compiled else "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": str(is_compiled).lower(),
+    }
     held = _settings.setdefault(spark, {})
     for name, value in wanted.items():
         if held.get(name) != value:

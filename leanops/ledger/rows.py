@@ -64,8 +64,9 @@ def names_of(rows: DataFrame, wrong: DataFrame) -> DataFrame:
 
 
 def _in_places(rows: DataFrame) -> DataFrame:
-    layer, place = F.split_part("role", F.lit(" "), F.lit(1)), F.split_part("role", F.lit(" "), F.lit(2))
-    places = ((place == each).cast("int").alias(each) for each in (*PLACES, HELD))
+    is_curated = F.col("role").startswith(Layer.CURATED.value)
+    layer = F.when(is_curated, Layer.CURATED.value).otherwise(Layer.STANDARDIZED.value)
+    places = (standing_in(None, each).cast("int").alias(each) for each in (*PLACES, HELD))
     return rows.select(
         "topic", "landing_seq", "message_id", "idempotency_key", layer.alias("layer"), publish_day(), *places
     )
