@@ -10,15 +10,18 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
+from benchmarks.calls import Calls, CallsOfTick, call_section
 from benchmarks.engine_data import SHRINK
 from benchmarks.footprint import Footprint
 from benchmarks.report import Section
@@ -41,7 +44,27 @@ SHARES = {
     "poison": 0.002,
 }
 LONGEST_SECONDS = 3_600
-FEW_TOPICS = 30
+SLOW_MS = 30
+_ALL = dict.fromkeys(SIZES, 700)
+_COLUMNS = (
+    "topics pending",
+    "messages",
+    "landing files to RAW, s",
+    "the sensor's look, s",
+    "tick, s",
+    "both, s",
+    "runs",
+    "in Dagster",
+    "in Spark",
+    "in Python",
+    "core-seconds",
+    "peak of all processes, MB",
+    "Dagster's files, MB more",
+)
+_FLEET = (
+    "Of every 70 topics 1 has 4,000 messages, 9 have 400 and 60 have 40, with copies, corrections, late ones, drift, "
+    "broken rows and dead letters among them; contracts of 20 columns."
+)
 _UNFINISHED = dg.RunsFilter(job_name="tick", statuses=NOT_FINISHED_STATUSES)
 
 
@@ -58,12 +81,22 @@ class Ticked:
     """Building and checking: what is left of the runs' time is Dagster's."""
 
 
-class Fleet:
-    """A home with so many topics, and what is done with it."""
+@dataclass(frozen=True)
+class Measured:
+    """What draining and ticking some topics took, and what was asked of catalog and files for it."""
 
-    def __init__(self, folder: Path, topics: int) -> None:
+    row: tuple[object, ...]
+    seconds: float
+    calls: CallsOfTick
+
+
+class Fleet:
+    """A home with so many topics, and what is done with it. Each call of catalog and files may take so much longer."""
+
+    def __init__(self, folder: Path, topics: int, slow_ms: int = 0) -> None:
         self.topics = topics
         self.home = Home(folder / "home")
+        self.calls = Calls(folder / "calls", slow_ms)
         self._contracts = folder / "contracts"
         self._scenarios = folder / "scenarios"
         self._scenarios.mkdir()
@@ -79,10 +112,10 @@ class Fleet:
             first += count
         raise KeyError(size)
 
-    def inject(self, seed: int, per_size: Sequence[tuple[str, int]]) -> int:
-        """Lay messages for some topics of each size into the landing folder; how many messages."""
-        messages = 0
-        for size, count in per_size:
+    def inject(self, seed: int, most: Mapping[str, int]) -> tuple[int, int]:
+        """Lay messages for some topics of each size into the landing folder; for how many, and how many messages."""
+        topics = messages = 0
+        for size, count in most.items():
             names, each = self.names(size)[:count], SIZES[size][1]
             if not names:
                 continue
@@ -97,20 +130,35 @@ class Fleet:
             file = self._scenarios / f"{size}.json"
             file.write_text(json.dumps(scenario))
             self.leanops("inject", str(file))
-            messages += each * len(names)
-        return messages
+            topics, messages = topics + len(names), messages + each * len(names)
+        return topics, messages
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.leanops("ledger")
+        finally:
+            self.leanops("spark", "stop")
 
     @property
     def history_bytes(self) -> int:
         """How large all is that Dagster has written down of runs."""
         return sum(file.stat().st_size for file in self.home.dagster.rglob("*") if file.is_file())
 
-    def leanops(self, *arguments: str) -> float:
+    def drain(self) -> float:
+        """Bring what was laid into the landing folder to RAW; how many seconds it took."""
+        return self.leanops("drain", more=self.calls.environment())
+
+    def leanops(self, *arguments: str, more: dict[str, str] | None = None) -> float:
         """A command, and how many seconds it took."""
+        environment = self._environment() | (more or {})
         begun = time.perf_counter()
-        done = subprocess.run(
-            self._command(*arguments), env=self._environment(), capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(self._command(*arguments), env=environment, capture_output=True, text=True, check=False)
         assert not done.returncode, f"leanops {' '.join(arguments)}: {done.stdout[-2_000:]}{done.stderr[-2_000:]}"
         return time.perf_counter() - begun
 
@@ -127,7 +175,8 @@ class Fleet:
     @contextmanager
     def _platform(self) -> Iterator[None]:
         with (self.home.logs / "dev.log").open("ab") as log:
-            process = subprocess.Popen(self._command("dev"), env=self._environment(), stdout=log, stderr=log)
+            environment = self._environment() | self.calls.environment()
+            process = subprocess.Popen(self._command("dev"), env=environment, stdout=log, stderr=log)
             try:
                 yield
             finally:
@@ -144,73 +193,78 @@ class Fleet:
         return {**os.environ, **places, "LEANOPS_PORT": "3999", "LEANOPS_TICK_MINUTES": "1"}
 
 
-def measure(folder: Path) -> Section:
+def measure(folder: Path) -> tuple[Section, Section]:
     """Half the fleet, then all of it; then 30 of its topics, and then none."""
-    rows: list[tuple[object, ...]] = []
-    wholes = []
-    for topics in (350 // SHRINK, 700 // SHRINK):
-        (folder / str(topics)).mkdir()
-        fleet = Fleet(folder / str(topics), topics)
-        try:
-            wholes.append(_measure(fleet, rows, topics, [(size, topics) for size in SIZES]))
-            if topics == 700 // SHRINK:
-                few = [("large", 1), ("medium", 4), ("small", FEW_TOPICS - 5)]
-                _measure(fleet, rows, FEW_TOPICS, few)
-                command = _measure_nothing(fleet, rows)
-            fleet.leanops("ledger")
-        finally:
-            fleet.leanops("spark", "stop")
-    return Section(
+    half, whole = (_new_fleet(folder / str(topics), topics) for topics in (350 // SHRINK, 700 // SHRINK))
+    with half:
+        of_half = _measure(half, 1, _ALL)
+    with whole:
+        of_all = _measure(whole, 1, _ALL)
+        of_few = _measure(whole, 2, {"large": 1, "medium": 4, "small": 25})
+        of_none, command = _measure_nothing(whole)
+    ticks = Section(
         "A tick of the fleet",
-        (
-            "topics pending",
-            "messages",
-            "landing files to RAW, s",
-            "the sensor's look, s",
-            "tick, s",
-            "both, s",
-            "runs",
-            "in Dagster",
-            "in Spark",
-            "in Python",
-            "core-seconds",
-            "peak of all processes, MB",
-            "Dagster's files, MB more",
-        ),
-        rows,
-        "Of every 70 topics 1 has 4,000 messages, 9 have 400 and 60 have 40, with copies, corrections, late ones, "
-        "drift, broken rows and dead letters among them; contracts of 20 columns. The first two rows begin with no "
-        "tables and a cold Spark server. The tick is from the sensor's look to the end of its last run, beside "
-        "`leanops dev` with its daemon and UI, whose start is not counted but whose memory is; every check included. "
-        "Afterwards `inject-check` and the ledger of all topics were clean. Twice the topics took "
-        f"{wholes[1] / wholes[0]:.2f} x the time. With nothing pending, Spark was not woken, and `leanops tick` took "
-        f"{command:.1f} s in all. Shares are of the core-seconds of all processes: Dagster's are its services' and "
-        "those of runs outside of building and checking, Python's are building, checking and draining.",
+        _COLUMNS,
+        [of_half.row, of_all.row, of_few.row, of_none],
+        f"{_FLEET} The first two rows begin with no tables and a cold Spark server. The tick is from the sensor's look "
+        "to the end of its last run, beside `leanops dev` with its daemon and UI, whose start is not counted but whose "
+        "memory is; every check included. Afterwards `inject-check` and the ledger of all topics were clean. "
+        f"Twice the topics took {of_all.seconds / of_half.seconds:.2f} x the time. With nothing pending, Spark was not "
+        f"woken, and `leanops tick` took {command:.1f} s in all. Shares are of the core-seconds of all processes: "
+        "Dagster's are its services' and those of runs outside of building and checking, Python's are building, "
+        "checking and draining.",
+    )
+    return ticks, call_section([of_all.calls, of_few.calls])
+
+
+def measure_slow(folder: Path) -> Section:
+    """All of the fleet where catalog and files are far away."""
+    with _new_fleet(folder / "slow", 700 // SHRINK, SLOW_MS) as fleet:
+        measured = _measure(fleet, 1, _ALL)
+    asked = measured.calls
+    return Section(
+        "A tick of the fleet with a slow catalog and slow files",
+        _COLUMNS,
+        [measured.row],
+        f"{_FLEET} It begins with no tables and a cold Spark server. Every call of PyIceberg's to the catalog, and "
+        f"every file that Python opens, makes, looks for or removes, takes {SLOW_MS} ms more, in the drain, in the "
+        f"sensor's look, in runs and in Spark's Python workers: {asked.drained.total():,} calls in the drain and "
+        f"{asked.ticked.total():,} in the tick. What Spark's JVM asks for by itself takes as long as ever. The target "
+        "for both is 480 s.",
     )
 
 
-def _measure(fleet: Fleet, rows: list[tuple[object, ...]], topics: int, sizes: Sequence[tuple[str, int]]) -> float:
-    """Drain and tick so many topics of each size, and see that all is as it must be; how long it took."""
-    messages = fleet.inject(topics, sizes)
-    before = fleet.history_bytes
+def _new_fleet(folder: Path, topics: int, slow_ms: int = 0) -> Fleet:
+    folder.mkdir()
+    return Fleet(folder, topics, slow_ms)
+
+
+def _measure(fleet: Fleet, seed: int, most: Mapping[str, int]) -> Measured:
+    """Drain and tick so many topics of each size at most, and see that all is as it must be."""
+    topics, messages = fleet.inject(seed, most)
+    size_before, calls_before = fleet.history_bytes, fleet.calls.so_far()
     with Footprint(fleet.home.path) as footprint:
-        drained = fleet.leanops("drain")
+        drained = fleet.drain()
+        calls_drained = fleet.calls.so_far()
         ticked = fleet.tick()
+    calls = CallsOfTick(topics, calls_drained - calls_before, fleet.calls.so_far() - calls_drained)
+    if fleet.calls.slow_ms:
+        # Its workers are slow for as long as it lives.
+        fleet.leanops("spark", "stop")
     fleet.leanops("inject-check")
-    written = fleet.history_bytes - before
-    rows.append((*_row(topics, messages, drained, ticked, footprint), f"{written / 2**20:,.0f}"))
-    return drained + ticked.whole
+    written = fleet.history_bytes - size_before
+    row = (*_row(topics, messages, drained, ticked, footprint), f"{written / 2**20:,.0f}")
+    return Measured(row, drained + ticked.whole, calls)
 
 
-def _measure_nothing(fleet: Fleet, rows: list[tuple[object, ...]]) -> float:
-    """A look at a fleet of which nothing is pending; how long the command for it takes."""
+def _measure_nothing(fleet: Fleet) -> tuple[tuple[object, ...], float]:
+    """A look at a fleet of which nothing is pending, and how long the command for it takes."""
     fleet.leanops("spark", "stop")
     with Footprint(fleet.home.path) as footprint:
         ticked = fleet.tick()
-    rows.append((*_row(0, 0, 0, ticked, footprint), ""))
     command = fleet.leanops("tick")
     assert not running(fleet.home), "Nothing was pending, and Spark was woken."
-    return command
+    return (*_row(0, 0, 0, ticked, footprint), ""), command
 
 
 def _row(topics: int, messages: int, drained: float, ticked: Ticked, footprint: Footprint) -> tuple[object, ...]:
