@@ -15,7 +15,17 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import definitions, engine, fleet, ingestion, landing, ledger, maintenance, payloads, wide
+from benchmarks import (
+    definitions,
+    engine,
+    fleet,
+    ingestion,
+    landing,
+    ledger,
+    maintenance,
+    payloads,
+    wide,
+)
 from benchmarks.engine_data import SHRINK
 from benchmarks.report import Section
 
