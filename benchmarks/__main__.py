@@ -23,6 +23,7 @@ from benchmarks import (
     landing,
     ledger,
     maintenance,
+    one_topic,
     payloads,
     wide,
 )
@@ -44,6 +45,7 @@ BENCHMARKS: Mapping[str, tuple[Measure, ...]] = {
     "maintenance": (maintenance.measure,),
     "fleet": (fleet.measure,),
     "fleet_slow": (fleet.measure_slow,),
+    "one_topic": (one_topic.measure,),
 }
 BUSY = 1.5
 RESULTS = Path(__file__).with_name("results.md")
