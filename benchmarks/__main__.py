@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import (
+    cluster,
     definitions,
     engine,
     fleet,
@@ -46,6 +47,7 @@ BENCHMARKS: Mapping[str, tuple[Measure, ...]] = {
     "fleet": (fleet.measure,),
     "fleet_slow": (fleet.measure_slow,),
     "one_topic": (one_topic.measure,),
+    "cluster": (cluster.measure,),
 }
 BUSY = 1.5
 RESULTS = Path(__file__).with_name("results.md")
