@@ -119,6 +119,8 @@ class Draft:
         except CommitFailedException as error:
             raise overtaken(self.table) from error
         self._is_begun = True
+        # The commit has brought along what the table is by now.
+        self._require_base()
 
     @property
     def is_second_try(self) -> bool:

@@ -142,9 +142,20 @@ def ensure_table(
     properties: Mapping[str, str] = PROPERTIES,
     sorted_by: str | None = None,
 ) -> Table:
-    """The table, created first if it is not there. Whoever is second to create it gets the first one's."""
-    if there := find_table(catalog, identifier):
-        return there
+    """The table, created first if it is not there."""
+    there = find_table(catalog, identifier)
+    return there or create_table(catalog, identifier, schema, spec, properties, sorted_by)
+
+
+def create_table(
+    catalog: Catalog,
+    identifier: tuple[str, str],
+    schema: Schema,
+    spec: PartitionSpec,
+    properties: Mapping[str, str],
+    sorted_by: str | None = None,
+) -> Table:
+    """A table that was not there. Whoever is second to create it gets the first one's."""
     order = _sort_order(schema, sorted_by)
     create = partial(catalog.create_table, identifier, schema, None, spec, order, dict(properties))
     try:

@@ -220,7 +220,8 @@ class RunBatch:
         with leases(store, names, f"run {asked.run_id}", wait) as held:
             for name, busy in held.busy.items():
                 self._skip(names[name], str(busy))
-            tables = {topic: TopicTables(catalog, topic) for topic in asked.topics}
+            known = self.iceberg.catalog.metadata_locations().keys()
+            tables = {topic: TopicTables(catalog, topic, known) for topic in asked.topics}
             for layer in SOURCE:
                 self._build(layer, catalog, tables)
             self._check(catalog, tables)

@@ -35,6 +35,8 @@ class TopicTables:
 
     catalog: Catalog
     topic: str
+    known: Collection[tuple[str, str]] | None = None
+    """The tables that there are, where that was asked for once for all topics."""
 
     @cached_property
     def raw(self) -> Table:
@@ -42,11 +44,15 @@ class TopicTables:
 
     @cached_property
     def standardized(self) -> Table | None:
-        return find_table(self.catalog, table(Layer.STANDARDIZED, self.topic))
+        return self._find(Layer.STANDARDIZED)
 
     @cached_property
     def curated(self) -> Table | None:
-        return find_table(self.catalog, table(Layer.CURATED, self.topic))
+        return self._find(Layer.CURATED)
+
+    def _find(self, layer: Layer) -> Table | None:
+        name = table(layer, self.topic)
+        return find_table(self.catalog, name) if self.known is None or name in self.known else None
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class SharedJob:
         changes = checkpointed(error_changes(spark, planned, rows))
         changed = changes.groupBy("topic_name", "is_there").count().collect()
         topics = sorted({row["topic_name"] for row in changed})
-        begun = each_topic([self.planned[topic] for topic in topics], _begin)
+        begun = each_topic([self.planned[topic] for topic in topics], lambda each: each.draft.begin())
         failed: dict[str, Outcome[Report]] = {topic: each for topic, each in begun.items() if each is not None}
         if {*topics} - {*failed}:
             own = changes.where(~F.col("topic_name").isin([*failed])) if failed else changes
@@ -91,11 +91,6 @@ class SharedJob:
             last_ingestion_ts=report.last_ingestion_ts,
             errors_by_rule=report.errors_by_rule,
         )
-
-
-def _begin(planned: Planned) -> None:
-    planned.draft.begin()
-    planned.draft.require_not_overtaken()
 
 
 def _gone(spark: SparkSession, planned: Sequence[Planned], rows: DataFrame) -> DataFrame | None:

@@ -30,7 +30,7 @@ from leanops.contracts.column_types import ColumnType
 from leanops.contracts.model import Contract
 from leanops.errors import ContractBreaking
 from leanops.names import DAY_FIELD, Layer, table
-from leanops.tables import KEYED, ensure_errors_of_topics, ensure_table
+from leanops.tables import KEYED, create_table, ensure_errors_of_topics
 
 _ICEBERG_TYPES: dict[str, IcebergType] = {
     "STRING": StringType(),
@@ -80,7 +80,7 @@ def ensure_curated_table(tables: TopicTables, contract: Contract) -> Table:
     topic, made = tables.topic, tables.curated
     if made is None:
         name, schema = table(Layer.CURATED, topic), curated_schema(contract)
-        made = tables.curated = ensure_table(tables.catalog, name, schema, CURATED_PARTITIONS, KEYED)
+        made = tables.curated = create_table(tables.catalog, name, schema, CURATED_PARTITIONS, KEYED)
     there = {field.name: field.field_type for field in made.schema().fields}
     changed = [field for field in curated_schema(contract).fields if there.get(field.name) != field.field_type]
     if changed:

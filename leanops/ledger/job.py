@@ -16,10 +16,10 @@ from leanops.batch.isolation import Jobs
 from leanops.batch.topics import Outcome, each_topic
 from leanops.checkpointed import checkpointed
 from leanops.ledger.account import SHOWN
-from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED, PlannedLedger, read_rows
+from leanops.ledger.planned import CAME_IN, COPIES, HELD, KEPT, MESSAGES, REFUSED, PlannedLedger, read_rows
 from leanops.ledger.rows import (
-    COPIES,
     DAY,
+    LANDED,
     LEDGER,
     LOST,
     PLACED,
@@ -34,12 +34,13 @@ from leanops.ledger.rows import (
     shared_keys,
     standing,
     standing_in,
+    with_ids_of,
 )
 from leanops.ledger.tally import Tally
 from leanops.names import ERRORS, Layer, spark_table, table
 from leanops.slices import sized
 from leanops.standardized.table import key_plan
-from leanops.standardized.transform import MESSAGE, RECORD_KEY, VERSION, read_payloads
+from leanops.standardized.transform import RECORD_KEY, VERSION, read_payloads
 from leanops.tables import find_table
 
 _KEPT_BYTES = 128 * 2**20
@@ -139,12 +140,14 @@ class _Questions:
     def _fates(self, tallies: Sequence[Tally], stand: DataFrame, rows: DataFrame) -> DataFrame:
         """Why messages stand nowhere."""
         planned, count = [each.planned for each in tallies], sum(each.to_explain for each in tallies)
-        messages = read_rows(self.spark, (each.messages for each in planned), MESSAGE)
-        unwritten = messages.transform(among, stand.where(is_to_explain()), count)
+        landed = read_rows(self.spark, (rows for each in planned for rows in (each.messages, each.copies)), LANDED)
+        # Few of what has landed are copies of messages that stand nowhere, or these: RAW is read once for both.
+        found = checkpointed(landed.transform(with_ids_of, stand.where(is_to_explain()), count))
+        unwritten = found.where(F.col("role").endswith(MESSAGES)).transform(among, stand.where(is_to_explain()), count)
         read = read_payloads(unwritten, {each.topic: key_plan(each.request.contract) for each in planned})
         # Payloads are read once, and looked up by their ids and by their keys.
         mine = checkpointed(read.select("topic", "landing_seq", *VERSION, "error_kind", RECORD_KEY))
-        copies = read_rows(self.spark, (each.copies for each in planned), COPIES)
+        copies = found.where(F.col("role").endswith(COPIES)).select("topic", "message_id", "landing_seq")
         versions = rows.where(standing_in(Layer.STANDARDIZED, KEPT, HELD))
         return fates_of_unwritten(mine, copies, versions, count)
 

@@ -24,6 +24,7 @@ from leanops.standardized.transform import MESSAGE_COLUMNS
 from leanops.tables import find_table
 
 CAME_IN, KEPT, REFUSED, HELD = "came_in", "kept", "refused", "held"
+MESSAGES, COPIES = "messages", "copies"
 
 _NAMED = ("landing_seq", "message_id", "publish_time")
 _VERSIONS = (*_NAMED, "ingestion_ts", "idempotency_key")
@@ -70,7 +71,8 @@ class TableRows:
         snapshot = self.scan.snapshot_id or current_id(self.scan.table)
         rows = spark.read.option("versionAsOf", str(snapshot)).table(spark_table(self.layer, self.scan.topic))
         known = {"topic": F.lit(self.scan.topic), "role": F.lit(self.scan.role)}
-        columns = ((known[name] if name in known else F.col(name)).alias(name) for name in shape.names)
+        others = {each.name: F.lit(None).cast(each.dataType) for each in shape if each.name not in self.scan.columns}
+        columns = ((others | known).get(name, F.col(name)).alias(name) for name in shape.names)
         return rows.where(F.expr(self.condition)).select(*columns)
 
 
@@ -168,14 +170,14 @@ class PlannedLedger:
     @cached_property
     def messages(self) -> TableRows:
         """The messages that came in, with their payloads."""
-        return self._rows(Layer.RAW, "", MESSAGE_COLUMNS, self._taken_in)
+        return self._rows(Layer.RAW, MESSAGES, MESSAGE_COLUMNS, self._taken_in)
 
     @cached_property
     def copies(self) -> TableRows:
         """All messages that the layer stands for, by their ids."""
         landed = Slice(-1, self.upto)
         where = _Condition(landed.holds, landed.text, landed.may_be_in)
-        return self._rows(Layer.RAW, "", ("message_id", "landing_seq"), where)
+        return self._rows(Layer.RAW, COPIES, ("message_id", "landing_seq"), where)
 
     def find_files(self, *wanted: TableRows) -> None:
         """Find the files that hold rows, which fails for this topic alone."""

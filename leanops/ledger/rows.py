@@ -29,7 +29,8 @@ PLACED = StructType(
 )
 """A row, the ledger that it is read for, and the place in which it stands."""
 
-COPIES = StructType([MESSAGE[name] for name in ("topic", "message_id", "landing_seq")])
+LANDED = StructType([*MESSAGE.fields, StructField("role", StringType())])
+"""What has landed, as a message to be read, or as one that others may be copies of."""
 
 _SAME = ("topic", "landing_seq", "day", "message_id")
 _BROADCAST_ROWS = 1_000_000
@@ -101,11 +102,17 @@ def is_finding() -> Column:
     return is_odd() | (is_unwritten() & (F.col("layer") != Layer.STANDARDIZED))
 
 
+def with_ids_of(landed: DataFrame, unwritten: DataFrame, count: int) -> DataFrame:
+    """What has landed with the ids of messages that stand nowhere, by their hashes."""
+    ids = _broadcast(unwritten.select("topic", "hash").distinct(), count)
+    return landed.withColumn("hash", F.xxhash64("message_id")).join(ids, ["topic", "hash"], "left_semi")
+
+
 def among(messages: DataFrame, unwritten: DataFrame, count: int) -> DataFrame:
     """The messages that stand nowhere, of which so many are known by their numbers and hashes."""
     wanted = unwritten.select("topic", "landing_seq", "day", "hash")
-    rows = messages.withColumns({"day": publish_day(), "hash": F.xxhash64("message_id")})
-    return rows.join(_broadcast(wanted, count), wanted.columns, "left_semi").drop("day", "hash")
+    rows = messages.withColumn("day", publish_day())
+    return rows.join(_broadcast(wanted, count), wanted.columns, "left_semi")
 
 
 def fates_of_unwritten(unwritten: DataFrame, copies: DataFrame, versions: DataFrame, count: int) -> DataFrame:
