@@ -1,4 +1,6 @@
-"""The ledger of one topic, for tests that look at one: a batch of its own."""
+"""The ledger of one topic, for tests that look at one, and of many at once, which takes hardly longer."""
+
+from collections.abc import Mapping
 
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
@@ -22,6 +24,16 @@ def accounts_of(
 
 def all_accounts_of(spark: SparkSession, catalog: Catalog, topic: str, contract: Contract) -> list[Account]:
     """What the ledger says of both layers, drawn up at once."""
-    tables = TopicTables(catalog, topic)
-    drawn = draw_up(Jobs(lambda: spark), catalog, [LedgerRequest(tables, contract, layer) for layer in SOURCE])
-    return [account for layer in SOURCE for account in built_or_raised(drawn[topic, layer])]
+    return accounts_of_topics(spark, catalog, {topic: contract})[topic]
+
+
+def accounts_of_topics(
+    spark: SparkSession, catalog: Catalog, contracts: Mapping[str, Contract]
+) -> dict[str, list[Account]]:
+    """What the ledger says of both layers of several topics, drawn up at once."""
+    tables = {topic: TopicTables(catalog, topic) for topic in contracts}
+    requests = [LedgerRequest(tables[topic], contracts[topic], layer) for topic in contracts for layer in SOURCE]
+    drawn = draw_up(Jobs(lambda: spark), catalog, requests)
+    return {
+        topic: [account for layer in SOURCE for account in built_or_raised(drawn[topic, layer])] for topic in contracts
+    }

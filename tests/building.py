@@ -1,4 +1,4 @@
-"""Builds of one topic, for tests that look at one: a batch of its own."""
+"""Builds of one topic, for tests that look at one, and of many at once, which take hardly longer."""
 
 from collections.abc import Collection, Sequence
 from datetime import date
@@ -31,8 +31,16 @@ def curate(
 
 def build_topics(spark: SparkSession, catalog: Catalog, topics: Sequence[TopicBuild]) -> None:
     """Both layers of several topics, as a batch."""
+    for failure in failures_of_builds(spark, catalog, topics).values():
+        raise failure
+
+
+def failures_of_builds(spark: SparkSession, catalog: Catalog, topics: Sequence[TopicBuild]) -> dict[str, Exception]:
+    """Build both layers of several topics, as a batch; why some could not be."""
     jobs = Jobs(lambda: spark)
-    for outcome in build_standardized(jobs, catalog, topics).values():
-        built_or_raised(outcome)
-    for outcome in build_curated(jobs, catalog, topics).values():
-        built_or_raised(outcome)
+    standardized = build_standardized(jobs, catalog, topics)
+    curated = build_curated(
+        jobs, catalog, [each for each in topics if not isinstance(standardized[each.topic], Exception)]
+    )
+    outcomes = [*standardized.items(), *curated.items()]
+    return {topic: outcome for topic, outcome in outcomes if isinstance(outcome, Exception)}

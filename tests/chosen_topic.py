@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from leanops.contracts.model import Contract
 from leanops.contracts.reading import read_contract
 from leanops.home import Home
-from leanops.names import Layer, table
+from leanops.names import SOURCE, Layer, table
 from leanops.raw.landing import land_file
-from tests.accounting import accounts_of
+from tests.accounting import all_accounts_of
 from tests.building import curate, standardize
 
 Row = dict[str, Any]
@@ -63,10 +63,9 @@ class ChosenTopic:
         return {name: [(rule["column"], rule["rule"]) for rule in row["broken_rules"]] for name, row in errors.items()}
 
     def assert_closed(self, contract: Contract) -> None:
-        for layer in (Layer.STANDARDIZED, Layer.CURATED):
-            accounts = accounts_of(self.spark, self.catalog, self.topic, contract, layer)
-            assert accounts
-            assert all(account.is_clean for account in accounts)
+        accounts = all_accounts_of(self.spark, self.catalog, self.topic, contract)
+        assert {account.layer for account in accounts} == {*SOURCE}
+        assert all(account.is_clean for account in accounts)
 
 
 def contract(columns: Sequence[Row], envelope: Sequence[Row] = (), **more: Any) -> Contract:

@@ -1,7 +1,7 @@
 """A topic of a few records, with something of everything that can happen to one, for tests on a real server."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -9,11 +9,12 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
+from leanops.batch.topics import TopicBuild, TopicTables
 from leanops.contracts.model import Contract
 from leanops.home import Home
 from leanops.names import Layer, table
 from leanops.raw.landing import land_file
-from tests.building import curate, standardize
+from tests.building import build_topics, curate, standardize
 
 CONTRACT = Contract.model_validate(
     {
@@ -87,3 +88,11 @@ class Records:
                 yield row
             elif row["topic_name"] == self.name and not row.get("closed"):
                 yield {name: value for name, value in row.items() if name not in OF_THE_MOMENT}
+
+
+def build_all(topics: Sequence[Records], rebuild: Mapping[str, Collection[date]] | None = None) -> None:
+    """Build both layers of topics as a batch, of some with days that are made anew."""
+    days = rebuild or {}
+    builds = [TopicBuild(TopicTables(each.catalog, each.name), CONTRACT, days.get(each.name, ())) for each in topics]
+    if topics:
+        build_topics(topics[0].spark, topics[0].catalog, builds)

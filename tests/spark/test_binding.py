@@ -1,45 +1,71 @@
 """A column of a contract is bound to its field: whatever else lands, before or after it, and however it is written.
 
 Each case is a topic with a contract, payloads tick by tick, and what Curated and the open errors hold in the end. It is
-tried as a small topic and as a large one.
+tried as a small topic and as a large one. The small ones are built together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
+from itertools import zip_longest
 
 import pytest
+from pyspark.sql import SparkSession
 
+from leanops.batch.topics import TopicBuild, TopicTables, built_or_raised
 from leanops.blank import WHITE_SPACE
 from leanops.contracts.model import MAX_COLUMNS, RULES_VERSION, Contract
-from leanops.names import Layer
+from leanops.home import Home
+from leanops.ledger.account import Account
+from leanops.names import SOURCE, Layer
 from leanops.pending import pending
-from leanops.standardized.flatten_plan import FlatColumn, FlattenPlan
+from leanops.standardized.flatten_plan import DEFAULT_COLUMN_CAP, FlatColumn, FlattenPlan
 from leanops.standardized.planned import REREAD
 from leanops.standardized.table import add_columns
-from tests.building import curate, standardize
+from leanops_resources.catalog import LocalCatalog
+from tests.accounting import accounts_of_topics
+from tests.building import curate, failures_of_builds, standardize
 from tests.chosen_topic import ChosenTopic, Row, contract
+from tests.large import have_own_jobs
+
+KEY = {"name": "idempotency_key", "source": "order_id"}
+STRING, INT = "STRING", "INT"
+CAP = 40
+MANY = {f"k{i}": i for i in range(2 * CAP)}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A contract, what lands in each tick, the rows of Curated by message, and the broken rules of the others."""
+    """A contract, what lands in each tick, the rows of Curated by message, and the broken rules of the others.
+
+    How many columns the fields may become, and what Standardized holds of some messages, may be said as well.
+    """
 
     what: str
     contract: Contract
     ticks: Sequence[Sequence[object]]
     curated: dict[str, Row] = field(default_factory=dict)
     broken: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    standardized: dict[str, Row] = field(default_factory=dict)
+    cap: int = CAP
 
     def __str__(self) -> str:
         return self.what
 
 
-KEY = {"name": "idempotency_key", "source": "order_id"}
-STRING, INT = "STRING", "INT"
-CAP = 40
-MANY = {f"k{i}": i for i in range(2 * CAP)}
+def case_of_many_columns(columns: int) -> Case:
+    names = [f"c{i}" for i in range(columns)]
+    return Case(
+        f"a contract of {columns} columns",
+        contract([{"name": name, "type": INT, "cde": name == "c0"} for name in names]),
+        [[{name: i for i, name in enumerate(names)}, dict.fromkeys(names, "x"), {}]],
+        {"m0": {name: i for i, name in enumerate(names)}},
+        {"m1": [(name, "type") for name in names], "m2": [("c0", "cde")]},
+        cap=DEFAULT_COLUMN_CAP,
+    )
+
+
 CASES = [
     Case(
         "the key is a column too, and a Critical Data Element",
@@ -175,6 +201,16 @@ CASES = [
         [[{"order_id": sign, "n": i} for i, sign in enumerate(WHITE_SPACE)]],
         {f"m{i}": {"n": i, "idempotency_key": f"m{i}"} for i in range(len(WHITE_SPACE))},
     ),
+    Case(
+        "one message with thousands of fields does not starve the contract",
+        contract([{"name": "late", "type": INT}, {"name": "deep_id", "type": INT}], [KEY]),
+        [[{f"k{i}": i for i in range(3000)}], [{"late": 1, "deep": {"id": 2}, "order_id": "a"}]],
+        {"m0": {"late": None, "deep_id": None}, "m1": {"late": 1, "deep_id": 2, "idempotency_key": "a"}},
+        standardized={"m1": {"overflow_json": None}},
+        cap=DEFAULT_COLUMN_CAP,
+    ),
+    case_of_many_columns(60),
+    case_of_many_columns(300),
 ]
 
 
@@ -188,32 +224,66 @@ def ways_of(case: Case) -> list[pytest.ParameterSet]:
     ]
 
 
-@pytest.mark.parametrize(("case", "chosen"), [way for case in CASES for way in ways_of(case)], indirect=["chosen"])
-def test_what_a_column_is_bound_to_fills_it(case: Case, chosen: ChosenTopic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leanops.standardized.table.FlattenPlan", partial(FlattenPlan, cap=CAP))
-    first = 0
-    for payloads in case.ticks:
-        chosen.land(payloads, first)
-        first += len(payloads)
-        chosen.build(case.contract)
-    found = chosen.rows(Layer.CURATED)
-    assert {
-        name: {column: found[name][column] for column in row} for name, row in case.curated.items() if name in found
-    } == case.curated
-    assert found.keys() == case.curated.keys()
-    assert chosen.broken() == case.broken
-    chosen.assert_closed(case.contract)
+@dataclass(frozen=True)
+class Built:
+    """A case's topic with all its ticks built, and its ledger; or why it could not be."""
+
+    topic: ChosenTopic
+    failure: Exception | None
+    accounts: list[Account]
 
 
-def test_one_message_with_thousands_of_fields_does_not_starve_the_contract(chosen: ChosenTopic) -> None:
-    wanted = contract([{"name": "late", "type": INT}, {"name": "deep_id", "type": INT}], [KEY])
-    chosen.land([{f"k{i}": i for i in range(3000)}])
-    chosen.build(wanted)
-    chosen.land([{"late": 1, "deep": {"id": 2}, "order_id": "a"}], first=1)
-    chosen.build(wanted)
-    row = chosen.rows(Layer.CURATED)["m1"]
-    assert (row["late"], row["deep_id"], row["idempotency_key"]) == (1, 2, "a")
-    assert chosen.rows(Layer.STANDARDIZED)["m1"]["overflow_json"] is None
+@pytest.fixture(scope="module")
+def built(shared_home: Home, shared_spark: SparkSession) -> Callable[[Case, str], Built]:
+    """The topic of a case. A small one is built together with all others."""
+    catalog, done = LocalCatalog(shared_home).load(), dict[tuple[str, str], Built]()
+
+    def play(cases: Sequence[Case], way: str) -> Iterator[tuple[str, Built]]:
+        topics = {
+            case.what: ChosenTopic(shared_home, catalog, shared_spark, f"{way}_{CASES.index(case)}") for case in cases
+        }
+        builds = [TopicBuild(TopicTables(catalog, topics[case.what].topic), case.contract) for case in cases]
+        failures: dict[str, Exception] = {}
+        landed = dict.fromkeys(topics, 0)
+        for ticks in zip_longest(*(case.ticks for case in cases)):
+            now = [(case, build, tick) for case, build, tick in zip(cases, builds, ticks, strict=True) if tick]
+            for case, _, payloads in now:
+                topics[case.what].land(payloads, landed[case.what])
+                landed[case.what] += len(payloads)
+            todo = [TopicBuild(TopicTables(catalog, each.topic), case.contract) for case, each, _ in now]
+            failures = failures_of_builds(shared_spark, catalog, todo) | failures
+        contracts = {
+            topics[case.what].topic: case.contract for case in cases if topics[case.what].topic not in failures
+        }
+        accounts = accounts_of_topics(shared_spark, catalog, contracts)
+        for what, topic in topics.items():
+            yield what, Built(topic, failures.get(topic.topic), accounts.get(topic.topic, []))
+
+    def topic_of(case: Case, way: str) -> Built:
+        if (case.what, way) not in done:
+            together = [each for each in CASES if each.cap == case.cap] if way == "small" and case in CASES else [case]
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("leanops.standardized.table.FlattenPlan", partial(FlattenPlan, cap=case.cap))
+                have_own_jobs(patch, way == "large")
+                done.update({(what, way): each for what, each in play(together, way)})
+        return done[case.what, way]
+
+    return topic_of
+
+
+@pytest.mark.parametrize(("case", "way"), [way for case in CASES for way in ways_of(case)])
+def test_what_a_column_is_bound_to_fills_it(case: Case, way: str, built: Callable[[Case, str], Built]) -> None:
+    found = built(case, way)
+    built_or_raised(found.failure)
+    for layer, expected in ((Layer.CURATED, case.curated), (Layer.STANDARDIZED, case.standardized)):
+        rows = found.topic.rows(layer)
+        assert {
+            name: {column: rows[name][column] for column in row} for name, row in expected.items() if name in rows
+        } == expected
+        assert layer is Layer.STANDARDIZED or rows.keys() == expected.keys()
+    assert found.topic.broken() == case.broken
+    assert {account.layer for account in found.accounts} == {*SOURCE}
+    assert all(account.is_clean for account in found.accounts)
 
 
 def test_a_topic_that_was_built_by_earlier_rules_is_built_anew_and_says_so(
@@ -247,11 +317,7 @@ def test_a_column_that_an_interrupted_build_has_added_is_not_asked_for(chosen: C
     assert chosen.rows(Layer.CURATED)["m0"]["n"] == 1
 
 
-@pytest.mark.parametrize("columns", [60, 300, pytest.param(MAX_COLUMNS, marks=pytest.mark.long)])
-def test_a_contract_of_many_columns_is_built(columns: int, chosen: ChosenTopic) -> None:
-    wide = contract([{"name": f"c{i}", "type": INT, "cde": i == 0} for i in range(columns)])
-    chosen.land([{f"c{i}": i for i in range(columns)}, {f"c{i}": "x" for i in range(columns)}, {}])
-    chosen.build(wide)
-    row = chosen.rows(Layer.CURATED)["m0"]
-    assert [row[f"c{i}"] for i in range(columns)] == list(range(columns))
-    assert chosen.broken() == {"m1": [(f"c{i}", "type") for i in range(columns)], "m2": [("c0", "cde")]}
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["small", "large"])
+def test_a_contract_of_as_many_columns_as_there_may_be_is_built(way: str, built: Callable[[Case, str], Built]) -> None:
+    test_what_a_column_is_bound_to_fills_it(case_of_many_columns(MAX_COLUMNS), way, built)

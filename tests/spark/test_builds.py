@@ -17,7 +17,6 @@ from pyspark.sql.connect.readwriter import DataFrameWriterV2
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from leanops import commits
-from leanops.batch.topics import TopicBuild, TopicTables
 from leanops.commits import Draft
 from leanops.contracts.manifest import Topic
 from leanops.contracts.model import Contract
@@ -31,10 +30,10 @@ from leanops.observed import Observed
 from leanops.pending import pending
 from leanops_resources.catalog import LocalCatalog
 from tests.accounting import accounts_of
-from tests.building import build_topics, curate, standardize
+from tests.building import curate, standardize
 from tests.conftest import PROJECT, server_url_of
 from tests.large import have_own_jobs, leave_deletions_to_spark
-from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
+from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, build_all, message
 
 
 @pytest.fixture(scope="module")
@@ -98,11 +97,6 @@ def built_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         leave_deletions_to_spark(monkeypatch, way == "shared job of large files")
 
     return choose
-
-
-def build_all(topics: Sequence[Records]) -> None:
-    builds = [TopicBuild(TopicTables(each.catalog, each.name), CONTRACT) for each in topics]
-    build_topics(topics[0].spark, topics[0].catalog, builds)
 
 
 @pytest.mark.timeout(1200)
