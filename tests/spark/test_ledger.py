@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import date, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from leanops.batch.isolation import Jobs
-from leanops.batch.topics import TopicBuild, TopicTables, built_or_raised
+from leanops.batch.topics import TopicTables, built_or_raised
 from leanops.contracts.manifest import Manifest, Topic
 from leanops.home import Home
 from leanops.ledger.account import Account
@@ -26,26 +27,25 @@ from leanops_assets.checks import DaysToCheck, check_days
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.state.lease import leases
 from leanops_resources.state.sqlite import SqliteStateStore
-from tests.accounting import accounts_of
-from tests.building import build_topics
-from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
+from tests.accounting import accounts_of, accounts_of_topics
+from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, build_all, message
 
 MESSAGES = [*FIRST, *SECOND, *THIRD, message("f1", 2, key="f", amount=1), message("g1", 2, key="g", amount=2)]
+FLEET = ("lost", "double", "file_gone", "moved", "sound_1", "sound_2")
 WAYS = {"small topics": 2**24, "large topics": -1}
 """The ways to read a topic's rows, each with the bytes up to which it is small."""
 
 
 @pytest.fixture(scope="module")
 def records(shared_home: Home, shared_spark: SparkSession) -> Callable[[str], Records]:
-    """A topic of all the messages, built."""
-
-    def build(name: str) -> Records:
-        topic = Records(name, shared_home, LocalCatalog(shared_home).load(), shared_spark)
+    """Topics of all the messages, built together."""
+    catalog = LocalCatalog(shared_home).load()
+    names = ("calm_ledger", "twice", *FLEET, *(damage.topic for damage in DAMAGES.values()))
+    topics = {name: Records(name, shared_home, catalog, shared_spark) for name in names}
+    for topic in topics.values():
         topic.land(MESSAGES)
-        topic.build()
-        return topic
-
-    return build
+    build_all([*topics.values()])
+    return topics.__getitem__
 
 
 def accounts(topic: Records, layer: Layer, part: Slice | None = None) -> dict[date, Account]:
@@ -101,6 +101,11 @@ class Damage(NamedTuple):
     layer: Layer
     statement: str
     named: list[tuple[int, str, str]]
+
+    @property
+    def topic(self) -> str:
+        """The topic that is damaged so."""
+        return f"damaged_{[*DAMAGES.values()].index(self)}"
 
 
 DAMAGES = {
@@ -160,29 +165,26 @@ DAMAGES = {
 
 
 def test_damage_is_found_and_named(records: Callable[[str], Records], monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = records("damaged")
-    tables = {layer.value: spark_table(layer, topic.name) for layer in Layer}
-    undamaged = snapshots(topic)
+    topics = {what: records(damage.topic) for what, damage in DAMAGES.items()}
     for what, damage in DAMAGES.items():
-        for layer, snapshot in undamaged.items() - snapshots(topic).items():
-            name = tables[layer].replace("`", "")
-            topic.spark.sql(f"CALL leanops.system.set_current_snapshot('{name}', {snapshot})")
-        topic.spark.sql(damage.statement.format(topic=topic.name, **tables))
-        for way, small in WAYS.items():
-            monkeypatch.setattr("leanops.batch.topics.LARGE_BYTES", small)
-            drawn = accounts(topic, damage.layer)
+        tables = {layer.value: spark_table(layer, damage.topic) for layer in Layer}
+        topics[what].spark.sql(damage.statement.format(topic=damage.topic, **tables))
+    spark, catalog = topics[what].spark, topics[what].catalog
+
+    @cache
+    def listed(query: str) -> set[str]:
+        return {row.message_id for row in spark.sql(query).collect()}
+
+    for way, small in WAYS.items():
+        monkeypatch.setattr("leanops.batch.topics.LARGE_BYTES", small)
+        found = accounts_of_topics(spark, catalog, dict.fromkeys([each.topic for each in DAMAGES.values()], CONTRACT))
+        for what, damage in DAMAGES.items():
+            drawn = {account.day: account for account in found[damage.topic] if account.layer is damage.layer}
             assert list(named(drawn)) == damage.named, (what, way)
             days = {date(2026, 1, day) for day, _, _ in damage.named}
-            queries = [findings_query(drawn[day], CONTRACT) for day in days]
-            listed = {row.message_id for query in queries for row in topic.spark.sql(query).collect()}
-            assert listed == {message_id for _, message_id, _ in damage.named}, (what, way)
+            ids = {each for day in days for each in listed(findings_query(drawn[day], CONTRACT))}
+            assert ids == {message_id for _, message_id, _ in damage.named}, (what, way)
             assert not all(account.closes for account in drawn.values()), (what, way)
-
-
-def snapshots(topic: Records) -> dict[Layer, int]:
-    """What the tables of a topic hold now."""
-    held = {layer: topic.catalog.load_table(table(layer, topic.name)).current_snapshot() for layer in Layer}
-    return {layer: snapshot.snapshot_id for layer, snapshot in held.items() if snapshot}
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +208,6 @@ def test_a_record_with_two_rows_is_named(twice: Records, monkeypatch: pytest.Mon
     assert [row.message_ids for row in twice.spark.sql(shared_keys_query(account)).collect()] == [["f1", "x"]]
 
 
-FLEET = ("lost", "double", "file_gone", "moved", "sound_1", "sound_2")
 BEHIND_OUR_BACK = {
     "lost": "DELETE FROM {standardized} WHERE message_id = 'f1'",
     "double": "INSERT INTO {curated} SELECT * FROM {curated} WHERE message_id = 'g1'",
@@ -215,14 +216,9 @@ BEHIND_OUR_BACK = {
 
 
 @pytest.fixture(scope="module")
-def fleet(shared_home: Home, shared_spark: SparkSession) -> Catalog:
+def fleet(records: Callable[[str], Records], shared_spark: SparkSession) -> Catalog:
     """Six topics with the same messages, of which three were damaged; of a fourth a data file is gone."""
-    catalog = LocalCatalog(shared_home).load()
-    builds = []
-    for name in FLEET:
-        Records(name, shared_home, catalog, shared_spark).land(MESSAGES)
-        builds.append(TopicBuild(TopicTables(catalog, name), CONTRACT))
-    build_topics(shared_spark, catalog, builds)
+    catalog = records(FLEET[0]).catalog
     for name, statement in BEHIND_OUR_BACK.items():
         shared_spark.sql(statement.format(**{layer.value: spark_table(layer, name) for layer in Layer}))
     files = catalog.load_table(table(Layer.STANDARDIZED, "file_gone")).scan().plan_files()
@@ -315,14 +311,15 @@ def test_topics_that_somebody_builds_are_waited_for_after_the_others(
 def test_missing_critical_elements_of_many_topics_are_counted_at_once(
     shared_home: Home, shared_spark: SparkSession
 ) -> None:
-    catalog, days, drawn = LocalCatalog(shared_home).load(), {}, []
-    for name, missing in {"cde_1": 2, "cde_2": 1, "cde_0": 0}.items():
-        topic = Records(name, shared_home, catalog, shared_spark)
+    catalog, days = LocalCatalog(shared_home).load(), {}
+    topics = {name: Records(name, shared_home, catalog, shared_spark) for name in ("cde_1", "cde_2", "cde_0")}
+    for (name, topic), missing in zip(topics.items(), (2, 1, 0), strict=True):
         topic.land([message(f"m{i}", 2 + i % 2, note="no amount") for i in range(missing)])
         topic.land([message("good", 2, amount=1), message("bad", 2, amount="x")])
-        topic.build()
-        drawn += accounts_of(shared_spark, catalog, name, CONTRACT, Layer.CURATED)
         days |= {(name, date(2026, 1, 2 + i % 2)): {"amount": 1} for i in range(missing)}
+    build_all([*topics.values()])
+    found = accounts_of_topics(shared_spark, catalog, dict.fromkeys(topics, CONTRACT)).values()
+    drawn = [account for accounts in found for account in accounts if account.layer is Layer.CURATED]
     assert cde_violations(lambda: shared_spark, drawn) == days
     assert cde_violations(no_session, [each for each in drawn if each.day.day > 3]) == {}
 
