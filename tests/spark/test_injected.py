@@ -5,13 +5,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from leanops.batch.topics import TopicBuild, TopicTables
 from leanops.contracts.reading import read_contract
 from leanops.home import Home
 from leanops.injector.comparison import compare
 from leanops.injector.feeding import FolderFeed, feed_at_once
 from leanops.injector.injection import Carrier, Injection, checked
 from leanops.injector.reading import read_scenario
-from tests.building import curate, standardize
+from tests.building import build_topics
 from tests.conftest import PROJECT
 from tests.draining import FIRST_DAY, Landing
 
@@ -50,8 +51,7 @@ def test_the_tables_hold_what_was_injected_however_it_was_cut(
             for file in files[tick * len(files) // TICKS : (tick + 1) * len(files) // TICKS]:
                 landing.drop(topic, file.read_bytes().splitlines(), file.name)
         landing.drain()
-        for topic in TOPICS:
-            standardize(spark, landing.catalog, topic, contracts[topic])
-            curate(spark, landing.catalog, topic, contracts[topic])
+        builds = [TopicBuild(TopicTables(landing.catalog, topic), contracts[topic]) for topic in TOPICS]
+        build_topics(spark, landing.catalog, builds)
         said = [str(problem) for problem in compare(expected, landing.catalog)]
         assert said if tick < TICKS - 1 else said == []
