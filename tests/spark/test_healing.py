@@ -1,23 +1,24 @@
 """One pass heals: the days that the ledger names are rebuilt, in whatever order, and it closes."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
-from itertools import permutations
+from itertools import count, permutations, zip_longest
 from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
 
 from leanops.home import Home
-from leanops.ledger.account import Account
-from leanops.names import Layer, spark_table, table
+from leanops.names import Layer, spark_table
 from leanops_resources.catalog import LocalCatalog
-from tests.accounting import all_accounts_of
-from tests.building import curate, standardize
+from tests.accounting import accounts_of_topics
 from tests.large import have_own_jobs, leave_deletions_to_spark
-from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
+from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, build_all, message
 
+Tables = dict[Layer, list[dict[str, Any]]]
 MESSAGES = [
     *FIRST,
     *SECOND,
@@ -121,86 +122,134 @@ USUAL = {
     "small of large tables": ("a row moved in both layers",),
     "large": ("a row moved to a later day in Standardized",),
 }
-"""What the usual run tries: each takes seconds. The long one tries all."""
+"""What the usual run tries. The long one tries all."""
 
 
-class Sound(NamedTuple):
-    """A topic, where its tables stood before anything was damaged, and what they must hold in the end."""
+class Rebuilt(NamedTuple):
+    """The order in which the days were rebuilt, those that the ledger names after it, and what the tables hold."""
 
+    order: tuple[date, ...]
+    days: list[date]
+    tables: Tables
+
+
+@dataclass
+class Case:
+    """A damage, the days that the ledger names after it, what the tables hold then, and what rebuilds make of them."""
+
+    way: str
+    damage: Damage
     topic: Records
-    undamaged: dict[Layer, int]
-    tables: dict[Layer, list[dict[str, Any]]]
+    days: list[date] = field(default_factory=list)
+    damaged: Tables = field(default_factory=dict)
+    rebuilt: list[Rebuilt] = field(default_factory=list)
+
+    @property
+    def orders(self) -> list[tuple[date, ...]]:
+        """Every order of a few days; of a way that takes long, that from the first to the last and back."""
+        found = list(permutations(self.days)) if self.days else []
+        return found if self.way == "small" else [*dict.fromkeys((*found[:1], *found[-1:]))]
+
+
+Cases = dict[tuple[str, str], Case]
 
 
 @pytest.fixture(scope="module")
-def sound(shared_home: Home, shared_spark: SparkSession) -> Callable[[bool], Sound]:
-    """Two such topics: of one, a message has landed that is not built where its tables are set back to."""
+def topics(shared_home: Home, shared_spark: SparkSession) -> Iterator[Records]:
+    """New topics, without end."""
+    catalog = LocalCatalog(shared_home).load()
+    return (Records(f"topic{number}", shared_home, catalog, shared_spark) for number in count())
+
+
+@pytest.fixture(scope="module")
+def sound(topics: Iterator[Records]) -> dict[bool, Tables]:
+    """What the tables must hold in the end: where nothing more has landed, and where something has."""
+    stands, goes_on = both = [next(topics), next(topics)]
+    land_and_build(both)
+    goes_on.land([LATE])
+    build_all([goes_on])
+    return {False: stands.tables(), True: goes_on.tables()}
+
+
+@pytest.fixture(scope="module")
+def cases(topics: Iterator[Records]) -> Callable[[bool], Cases]:
+    """All that the usual run looks at, or the others."""
 
     @cache
-    def build(goes_on: bool) -> Sound:
-        name = "goes_on" if goes_on else "stands"
-        topic = Records(name, shared_home, LocalCatalog(shared_home).load(), shared_spark)
+    def played(is_usual: bool) -> Cases:
+        keys = [(way, what) for way in WAYS for what in DAMAGES if (what in USUAL[way]) is is_usual]
+        found = {(way, what): Case(way, DAMAGES[what], next(topics)) for way, what in keys}
+        play([*found.values()], topics)
+        return found
+
+    return played
+
+
+def play(cases: Sequence[Case], topics: Iterator[Records]) -> None:
+    """Damage topics, ask the ledger for days, and rebuild these in each order, each on a topic of its own."""
+    land_and_build([case.topic for case in cases])
+    for way in WAYS:
+        own = [case for case in cases if case.way == way]
+        with built_as(way):
+            inflict([(case.topic, case.damage) for case in own])
+            named = named_days([case.topic for case in own])
+        for case in own:
+            case.days, case.damaged = named[case.topic.name], case.topic.tables()
+    trials = [
+        (case, order, next(topics) if place else case.topic)
+        for case in cases
+        for place, order in enumerate(case.orders)
+    ]
+    others = [(case, topic) for case, _, topic in trials if topic is not case.topic]
+    land_and_build([topic for _, topic in others])
+    for way in WAYS:
+        own_trials = [(case, order, topic) for case, order, topic in trials if case.way == way]
+        with built_as(way):
+            inflict([(topic, case.damage) for case, topic in others if case.way == way])
+            for days in zip_longest(*(order for _, order, _ in own_trials)):
+                now = [(topic, day) for (_, _, topic), day in zip(own_trials, days, strict=True) if day]
+                build_all([topic for topic, _ in now], {topic.name: [day] for topic, day in now})
+            named = named_days([topic for _, _, topic in own_trials])
+        for case, order, topic in own_trials:
+            case.rebuilt.append(Rebuilt(order, named[topic.name], topic.tables()))
+
+
+@contextmanager
+def built_as(way: str) -> Iterator[None]:
+    """Topics are built and looked at as small ones are, of small or large tables, or as large ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        have_own_jobs(patch, way == "large")
+        leave_deletions_to_spark(patch, way == "small of large tables")
+        yield
+
+
+def land_and_build(topics: Sequence[Records]) -> None:
+    for topic in topics:
         topic.land(MESSAGES)
-        topic.build()
-        undamaged = snapshots(topic)
-        if goes_on:
-            topic.land([LATE])
-            topic.build()
-        return Sound(topic, undamaged, topic.tables())
-
-    return build
+    build_all(topics)
 
 
-@pytest.fixture
-def built_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """From now on, topics are built and looked at as small ones are, of small or large tables, or as large ones."""
-
-    def choose(way: str) -> None:
-        have_own_jobs(monkeypatch, way == "large")
-        leave_deletions_to_spark(monkeypatch, way == "small of large tables")
-
-    return choose
-
-
-def accounts(topic: Records) -> list[Account]:
-    return all_accounts_of(topic.spark, topic.catalog, topic.name, CONTRACT)
+def inflict(damages: Sequence[tuple[Records, Damage]]) -> None:
+    """Damage each topic; where builds go on, something more lands, and is built."""
+    for topic, damage in damages:
+        names: dict[str, Any] = {layer.value: spark_table(layer, topic.name) for layer in Layer}
+        own = {f"own_{layer}": f"topic_name = '{topic.name}'" if "errors" in layer else "true" for layer in Layer}
+        for statement in damage.statements:
+            topic.spark.sql(statement.format(topic=topic.name, **names, **own))
+    going_on = [topic for topic, damage in damages if damage.goes_on]
+    for topic in going_on:
+        topic.land([LATE])
+    build_all(going_on)
 
 
-def named_days(topic: Records) -> list[date]:
-    return sorted({account.day for account in accounts(topic) if not account.is_clean})
+def named_days(topics: Sequence[Records]) -> dict[str, list[date]]:
+    """The days of each topic that the ledger does not close over."""
+    names = [each.name for each in topics]
+    found = accounts_of_topics(topics[0].spark, topics[0].catalog, dict.fromkeys(names, CONTRACT)) if topics else {}
+    return {name: sorted({each.day for each in accounts if not each.is_clean}) for name, accounts in found.items()}
 
 
-def snapshots(topic: Records) -> dict[Layer, int]:
-    held = {layer: topic.catalog.load_table(table(layer, topic.name)).current_snapshot() for layer in Layer}
-    return {layer: snapshot.snapshot_id for layer, snapshot in held.items() if snapshot}
-
-
-def set_back(topic: Records, undamaged: dict[Layer, int]) -> None:
-    for layer, snapshot in undamaged.items() - snapshots(topic).items():
-        if layer is not Layer.RAW:
-            name = spark_table(layer, topic.name).replace("`", "")
-            topic.spark.sql(f"CALL leanops.system.set_current_snapshot('{name}', {snapshot})")
-
-
-def inflict(topic: Records, damage: Damage) -> None:
-    names: dict[str, Any] = {layer.value: spark_table(layer, topic.name) for layer in Layer}
-    own = {f"own_{layer}": f"topic_name = '{topic.name}'" if "errors" in layer else "true" for layer in Layer}
-    for statement in damage.statements:
-        topic.spark.sql(statement.format(topic=topic.name, **names, **own))
-
-
-def orders(days: Sequence[date], way: str) -> Iterator[tuple[date, ...]]:
-    """Every order of a few days; of a way that takes long, that from the first to the last and back."""
-    found = list(permutations(days))
-    yield from found if way == "small" else dict.fromkeys((found[0], found[-1]))
-
-
-def rebuild(topic: Records, day: date) -> None:
-    standardize(topic.spark, topic.catalog, topic.name, CONTRACT, [day])
-    curate(topic.spark, topic.catalog, topic.name, CONTRACT, [day])
-
-
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("way", "what"),
     [
@@ -210,22 +259,13 @@ def rebuild(topic: Records, day: date) -> None:
     ],
 )
 def test_the_days_that_the_ledger_names_are_rebuilt_in_whatever_order_and_it_closes(
-    way: str, what: str, sound: Callable[[bool], Sound], built_as: Callable[[str], None]
+    way: str, what: str, sound: dict[bool, Tables], cases: Callable[[bool], Cases]
 ) -> None:
-    damage = DAMAGES[what]
-    topic, undamaged, expected = sound(damage.goes_on)
-    built_as(way)
-    set_back(topic, undamaged)
-    inflict(topic, damage)
-    if damage.goes_on:
-        topic.build()
-    days = named_days(topic)
+    case = cases(what in USUAL[way])[way, what]
+    expected = sound[case.damage.goes_on]
     # A build may meet the damage before anybody has looked, and heals it then.
-    assert days or topic.tables() == expected
-    damaged = snapshots(topic)
-    for order in orders(days, way):
-        set_back(topic, damaged)
-        for day in order:
-            rebuild(topic, day)
-        assert named_days(topic) == [], order
-        assert topic.tables() == expected, order
+    assert case.days or case.damaged == expected
+    assert [each.order for each in case.rebuilt] == case.orders
+    for order, days, tables in case.rebuilt:
+        assert days == [], order
+        assert tables == expected, order
