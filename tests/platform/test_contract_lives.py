@@ -1,7 +1,7 @@
 """After any life of a contract, every table equals that of a fresh topic with the same RAW and the last contract."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,15 @@ import pytest
 from pyiceberg.expressions import AlwaysTrue, EqualTo
 from pyspark.sql import SparkSession
 
+from leanops.batch.topics import TopicBuild, TopicTables
 from leanops.contracts.model import Contract
 from leanops.contracts.reading import read_contract
 from leanops.home import Home
 from leanops.names import Layer, table
 from leanops.raw.landing import land_file
 from leanops_resources.catalog import LocalCatalog
-from tests.accounting import all_accounts_of
-from tests.building import curate, standardize
+from tests.accounting import accounts_of_topics
+from tests.building import build_topics
 from tests.large import have_own_jobs
 from tests.platform.test_activation import take_all, taker
 
@@ -93,88 +94,85 @@ def messages(part: int) -> list[dict[str, Any]]:
     return found
 
 
-class Topic:
-    """A topic whose contracts are taken in like anybody's, and that is built after each."""
+class Topics:
+    """Topics whose contracts are taken in like anybody's, and that are built together after each."""
 
-    def __init__(self, name: str, home: Home, schemas: Path, spark: SparkSession) -> None:
-        self.name, self._home, self._schemas, self._spark = name, home, schemas, spark
+    def __init__(self, home: Home, schemas: Path, spark: SparkSession) -> None:
+        self._home, self._schemas, self._spark = home, schemas, spark
         self._catalog = LocalCatalog(home).load()
-        self._contract: Contract | None = None
+        self._contracts: dict[str, Contract] = {}
 
-    def land(self, lines: Sequence[Mapping[str, Any]]) -> None:
+    def land(self, topic: str, lines: Sequence[Mapping[str, Any]]) -> None:
         file = self._home.path / "messages.ndjson"
         file.write_text("\n".join(map(json.dumps, lines)))
-        land_file(self._catalog, self.name, file, date(2025, 1, 1))
+        land_file(self._catalog, topic, file, date(2025, 1, 1))
 
-    def take_in(self, version: int, key: str, columns: Mapping[str, str]) -> None:
-        document = json.dumps(contract(self.name, version, key, columns)).encode()
-        place = self._schemas / self.name / "pending" / "schema.json"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(document)
-        (taken,) = take_all(taker(lambda: self._spark))
-        assert taken is not None and not isinstance(taken, Exception), taken  # noqa: PT018 - one of them is told
-        self._contract = read_contract(document, self.name, "here")
+    def take_in(self, contracts: Sequence[dict[str, Any]]) -> None:
+        """Activate contracts, and build their topics."""
+        for each in contracts:
+            document, topic = json.dumps(each).encode(), each["table_name"]
+            place = self._schemas / topic / "pending" / "schema.json"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(document)
+            self._contracts[topic] = read_contract(document, topic, "here")
+        taken = take_all(taker(lambda: self._spark))
+        assert len(taken) == len(contracts)
+        assert not [each for each in taken if each is None or isinstance(each, Exception)]
+        builds = [
+            TopicBuild(TopicTables(self._catalog, topic), self._contracts[topic])
+            for topic in (each["table_name"] for each in contracts)
+        ]
+        build_topics(self._spark, self._catalog, builds)
 
-    def build(self) -> None:
-        assert self._contract
-        standardize(self._spark, self._catalog, self.name, self._contract)
-        curate(self._spark, self._catalog, self.name, self._contract)
-
-    def tables(self) -> dict[Layer, Any]:
+    def tables(self, topic: str) -> dict[Layer, Any]:
         """Columns and rows of all tables, but for times and the topic's name; of the errors those that are open."""
-        return {layer: self._rows(layer) for layer in Layer if layer is not Layer.RAW}
+        return {layer: self._rows(topic, layer) for layer in Layer if layer is not Layer.RAW}
 
-    def _rows(self, layer: Layer) -> tuple[list[str], list[dict[str, Any]]]:
+    def _rows(self, topic: str, layer: Layer) -> tuple[list[str], list[dict[str, Any]]]:
         is_shared = layer in (Layer.PARSE_ERRORS, Layer.ERRORS)
-        held = self._catalog.load_table(table(layer, self.name))
-        own = EqualTo(term="topic_name", value=self.name) if is_shared else AlwaysTrue()
+        held = self._catalog.load_table(table(layer, topic))
+        own = EqualTo(term="topic_name", value=topic) if is_shared else AlwaysTrue()
         rows = sorted(held.scan(row_filter=own).to_arrow().to_pylist(), key=lambda row: row["landing_seq"])
         shown = [
             {name: value for name, value in row.items() if name not in TIMES} for row in rows if not row.get("closed")
         ]
         return sorted(held.schema().column_names), shown
 
-    def is_closed(self) -> bool:
-        assert self._contract
-        accounts = all_accounts_of(self._spark, self._catalog, self.name, self._contract)
-        return bool(accounts) and all(each.closes and each.is_clean for each in accounts)
+    def not_closed(self) -> list[str]:
+        """The topics whose ledger says nothing, or does not close."""
+        found = accounts_of_topics(self._spark, self._catalog, self._contracts)
+        return [
+            topic
+            for topic, accounts in found.items()
+            if not accounts or not all(each.closes and each.is_clean for each in accounts)
+        ]
 
 
 @pytest.fixture
-def topics(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_home: Home, spark: SparkSession
-) -> Callable[[str], Topic]:
+def topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_home: Home, spark: SparkSession) -> Topics:
     schemas = tmp_path / "schemas"
     schemas.mkdir()
     monkeypatch.setenv("LEANOPS_SCHEMAS", str(schemas))
-    return lambda name: Topic(name, warm_home, schemas, spark)
+    return Topics(warm_home, schemas, spark)
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("life", "way"),
-    [
-        pytest.param(life, way, marks=[pytest.mark.long] if way == "large" else [])
-        for life in LIVES
-        for way in ("small", "large")
-    ],
-)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("way", ["small", pytest.param("large", marks=pytest.mark.long)])
 def test_a_topic_that_lived_through_contracts_equals_a_fresh_one_with_the_last(
-    life: str, way: str, topics: Callable[[str], Topic], monkeypatch: pytest.MonkeyPatch
+    way: str, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_own_jobs(monkeypatch, way == "large")
-    contracts = LIVES[life]
-    old, fresh = topics("old"), topics("fresh")
-    for part, each in enumerate(contracts):
-        old.land(messages(part))
-        fresh.land(messages(part))
-        old.take_in(part + 1, *each)
-        old.build()
-    fresh.take_in(len(contracts), *contracts[-1])
-    fresh.build()
-    assert old.is_closed()
-    assert fresh.is_closed()
-    lived, expected = old.tables(), fresh.tables()
-    for layer in expected:
-        assert lived[layer] == expected[layer], layer
-    assert expected[Layer.ERRORS][1]
+    old, fresh = ({life: f"{age}_{number}" for number, life in enumerate(LIVES)} for age in ("old", "fresh"))
+    for part in range(max(map(len, LIVES.values()))):
+        living = [life for life, contracts in LIVES.items() if part < len(contracts)]
+        for life in living:
+            topics.land(old[life], messages(part))
+            topics.land(fresh[life], messages(part))
+        topics.take_in([contract(old[life], part + 1, *LIVES[life][part]) for life in living])
+    topics.take_in([contract(fresh[life], len(contracts), *contracts[-1]) for life, contracts in LIVES.items()])
+    assert topics.not_closed() == []
+    for life in LIVES:
+        lived, expected = topics.tables(old[life]), topics.tables(fresh[life])
+        for layer in expected:
+            assert lived[layer] == expected[layer], (life, layer)
+        assert expected[Layer.ERRORS][1], life
