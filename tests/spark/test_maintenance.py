@@ -27,7 +27,7 @@ from leanops_resources.catalog import LocalCatalog
 from tests.accounting import all_accounts_of
 from tests.building import curate, standardize
 from tests.large import leave_deletions_to_spark
-from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, message
+from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, build_all, message
 
 LAYERS = (Layer.RAW, *SOURCE)
 
@@ -92,16 +92,14 @@ def test_between_any_two_builds_it_changes_no_row_and_no_later_build(
 ) -> None:
     calm, kept_up = topic(f"calm_{are_large}"), topic(f"kept_up_{are_large}")
     leave_deletions_to_spark(monkeypatch, are_large)
-    had_deleted_positions = False
-    for records in (calm, kept_up):
-        done: dict[str, int] = {}
-        for messages in (FIRST, SECOND, THIRD):
+    had_deleted_positions, done = False, dict[str, int]()
+    for messages in (FIRST, SECOND, THIRD):
+        for records in (calm, kept_up):
             records.land(messages)
-            records.build()
-            if records is kept_up:
-                had_deleted_positions |= maintenance._has_deleted_positions(standardized(records))
-                let_files_grow_old(records)
-                done |= maintain(records, weekly=True)
+        build_all([calm, kept_up])
+        had_deleted_positions |= maintenance._has_deleted_positions(standardized(kept_up))
+        let_files_grow_old(kept_up)
+        done |= maintain(kept_up, weekly=True)
     assert done.keys() >= {"files_compacted", "manifests_rewritten", "snapshots_expired", "files_removed"}
     assert had_deleted_positions == are_large
     assert _without_names(kept_up.tables()) == _without_names(calm.tables())
@@ -111,11 +109,20 @@ def test_between_any_two_builds_it_changes_no_row_and_no_later_build(
         assert len(kept_up.catalog.load_table(table(layer, kept_up.name)).metadata.snapshots) <= 3
 
 
-def test_small_files_of_a_day_become_one_and_other_days_stay_as_they_are(topic: Callable[[str], Records]) -> None:
-    records = topic("compacted")
+@pytest.fixture(scope="module")
+def many_files(topic: Callable[[str], Records]) -> tuple[Records, Records]:
+    """Two topics with so many builds of one day that its files are to be compacted; the first has another day, too."""
+    first, second = topics = topic("compacted"), topic("other_days")
+    first.land(FIRST[2:])
     for number in range(maintenance.MANY_FILES):
-        records.land([message(f"a{number}", 1, key=f"a{number}", amount=1), *FIRST[2:]][: 1 if number else 2])
-        records.build()
+        for each in topics:
+            each.land([message(f"a{number}", 1, key=f"a{number}", amount=1)])
+        build_all(topics)
+    return first, second
+
+
+def test_small_files_of_a_day_become_one_and_other_days_stay_as_they_are(many_files: tuple[Records, Records]) -> None:
+    records, _ = many_files
     before = records.tables()
     assert maintain(records)["files_compacted"] == 3 * maintenance.MANY_FILES
     for layer in LAYERS:
@@ -129,11 +136,10 @@ def test_small_files_of_a_day_become_one_and_other_days_stay_as_they_are(topic: 
     assert maintain(records) == {}
 
 
-def test_a_build_after_a_compaction_tells_of_the_days_that_it_changed_itself(topic: Callable[[str], Records]) -> None:
-    records = topic("other_days")
-    for number in range(maintenance.MANY_FILES):
-        records.land([message(f"a{number}", 1, key=f"a{number}", amount=1)])
-        records.build()
+def test_a_build_after_a_compaction_tells_of_the_days_that_it_changed_itself(
+    many_files: tuple[Records, Records],
+) -> None:
+    _, records = many_files
     assert maintain(records)["files_compacted"]
     records.land([message("b", 2, key="b", amount=1)])
     assert (found := pending(records.catalog, records.name, CONTRACT))
