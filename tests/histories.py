@@ -23,13 +23,14 @@ from hypothesis.vendor.pretty import RepresentationPrinter
 
 from leanops.contracts.model import Contract
 from leanops.names import Layer
-from leanops.standardized.flatten_plan import Path
+from leanops.standardized.flatten_plan import DEFAULT_COLUMN_CAP, BoundFields, Path
 from tests.cases import casts, payloads
 from tests.oracle import Message
 
 T = TypeVar("T")
 KEY_SOURCE = "_metadata.idempotencyKeyResource"
 KEY_PATH: Path = tuple(KEY_SOURCE.split("."))
+CAPPED, SMALL_CAP = "capped", 40
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,27 @@ class Tick:
 
 @dataclass(frozen=True, repr=False)
 class Topic:
-    """What happens to a topic, and how many columns its fields may become."""
+    """What happens to a topic."""
 
-    cap: int
     ticks: tuple[Tick, ...]
+
+    @property
+    def cap(self) -> int:
+        """How many columns its fields may become."""
+        return cap_under(self.ticks[0].contract.bound_fields)
 
     @property
     def histories(self) -> set[str]:
         return {history_of(message.message_id) for tick in self.ticks for message in tick.messages}
+
+    def only(self, history: str) -> "Topic":
+        """The same ticks with nothing but the messages of one history."""
+        return Topic(
+            tuple(
+                replace(tick, messages=tuple(each for each in tick.messages if history_of(each.message_id) == history))
+                for tick in self.ticks
+            )
+        )
 
     def __repr__(self) -> str:
         return f"<{len(self.histories)} histories, {self.cap} columns: {'; '.join(map(str, self.ticks))}>"
@@ -73,6 +87,11 @@ class Topic:
     def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:  # noqa: ARG002 - Hypothesis asks so
         """How Hypothesis shows an example. By itself it would print every message."""
         printer.text(repr(self))
+
+
+def cap_under(bound: BoundFields) -> int:
+    """How many columns the fields of a topic may become. Its contracts say so, by a column that no message fills."""
+    return SMALL_CAP if CAPPED in bound.names else DEFAULT_COLUMN_CAP
 
 
 def history_of(message_id: str) -> str:
@@ -351,7 +370,7 @@ def _topics(draw: DrawFn, histories: int, at_least: int, mixed: bool, columns: i
     choices = _Choices(draw, mixed)
     first = _contract(choices, columns)
     second = _contract(choices, columns, first)
-    ticks, cap = choices.of((3, 3, 4)), choices.of((1000, 40))
+    ticks = choices.of((3, 3, 4))
     count = draw(st.integers(at_least, histories))
     landed = [each for number in range(count) for each in _history(choices, number, first, ticks)]
     landed.sort(key=lambda each: (each.tick, each.place))
@@ -363,7 +382,6 @@ def _topics(draw: DrawFn, histories: int, at_least: int, mixed: bool, columns: i
         choices.of((BOTH, BOTH * 2)),
     ]
     return Topic(
-        cap,
         tuple(
             Tick(
                 messages=tuple(each.message for each in landed if each.tick == number),
@@ -371,7 +389,7 @@ def _topics(draw: DrawFn, histories: int, at_least: int, mixed: bool, columns: i
                 contract=first if number <= changes else second,
             )
             for number in range(ticks + 1)
-        ),
+        )
     )
 
 
@@ -400,6 +418,8 @@ def _contract(choices: _Choices, width: int, before: Contract | None = None) -> 
         # Whether the key has a column too is for a rebuild beside the table to change, which is tried elsewhere.
         drawn["record"] = kept.get("record")
     columns = [column for column in drawn.values() if column]
+    if CAPPED in kept if before else choices.of((False, True)):
+        columns.append({"name": CAPPED, "type": "STRING"})
     fillers = max(width - len(columns), sum(name.startswith("wide_") for name in kept))
     columns += [dict(_filler(place)) for place in range(fillers)]
     twice = [*envelope, {"name": "key_again", "source": KEY_SOURCE}]
