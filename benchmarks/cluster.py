@@ -2,11 +2,15 @@
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import psutil
 import pyspark
@@ -24,23 +28,10 @@ MESSAGES, FACTOR = max(5_000 // SHRINK, 10), 4
 WARM_MESSAGES = 20
 _LOOPBACK = "127.0.0.1"
 _START_SECONDS = 60
-
-
-@dataclass(frozen=True)
-class Spent:
-    """Core-seconds by where Spark's work is done."""
-
-    driver: float = 0
-    driver_python: float = 0
-    executors: float = 0
-    executors_python: float = 0
-
-    def since(self, before: "Spent") -> "Spent":
-        return Spent(*(now - then for now, then in zip(self.figures, before.figures, strict=True)))
-
-    @property
-    def figures(self) -> tuple[float, float, float, float]:
-        return self.driver, self.driver_python, self.executors, self.executors_python
+_LOOK_SECONDS = 10
+PLACES = ("driver's JVM", "Python beside the driver", "executors' JVMs", "executors' Python workers")
+Seconds = dict[tuple[str, psutil.Process], float]
+"""What processes have taken of their cores, with the place in which each does Spark's work."""
 
 
 @dataclass(frozen=True)
@@ -67,18 +58,58 @@ class Cluster:
         finally:
             _end(processes)
 
-    def spent(self, fleet: Fleet) -> Spent:
+    def seconds(self, fleet: Fleet) -> Seconds:
         """What the processes of the home's server and of the executors have taken so far."""
         server = Server.recorded(fleet.home)
         assert server is not None, "There is no Spark server."
         driver = psutil.Process(server.spark.pid)
         executors = [executor for worker in self.workers for executor in worker.children() if _is_java(executor)]
-        return Spent(
-            _seconds(driver),
-            _python_seconds(driver),
-            sum(map(_seconds, executors)),
-            sum(map(_python_seconds, executors)),
-        )
+        found: Seconds = {}
+        for jvms, (of_jvm, of_python) in zip(([driver], executors), (PLACES[:2], PLACES[2:]), strict=True):
+            for jvm in jvms:
+                found[of_jvm, jvm] = _seconds(jvm)
+                children = {(of_python, each): _seconds(each) for each in jvm.children(recursive=True)}
+                found |= {each: seconds for each, seconds in children.items() if seconds}
+        return found
+
+
+class Watch:
+    """Looks at the processes of a cluster for as long as it is held.
+
+    Spark ends a Python worker that has been idle for a minute, and its daemon does not wait for what that has taken:
+    whoever looks more often has seen all of it.
+    """
+
+    def __init__(self, cluster: Cluster, fleet: Fleet) -> None:
+        self._look = partial(cluster.seconds, fleet)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look_often, daemon=True)
+        self.own = 0.0
+        """What looking has taken of this process's core."""
+
+    def __enter__(self) -> Self:
+        self._before = self._seen = self._look()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        if error is None:
+            self._seen = self._seen | self._look()
+
+    @property
+    def spent(self) -> list[float]:
+        """What was taken in each place."""
+        taken = {each: seconds - self._before.get(each, 0) for each, seconds in self._seen.items()}
+        return [sum(seconds for each, seconds in taken.items() if each[0] == place) for place in PLACES]
+
+    def _look_often(self) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            self._seen = self._seen | self._look()
+            self.own = time.thread_time()
 
 
 def measure(folder: Path) -> Section:
@@ -95,24 +126,15 @@ def measure(folder: Path) -> Section:
         # Tables grow older from tick to tick, which costs, too: so many before and after stand for the same age.
         for seed, each in enumerate((MESSAGES, MESSAGES * FACTOR, MESSAGES), start=1):
             _land(fleet, each, seed)
-            before = cluster.spent(fleet)
-            cost = tick_here(fleet)
-            spent = cluster.spent(fleet).since(before)
-            costs.append(cost.core_seconds)
-            figures = (cost.seconds, cost.core_seconds, *spent.figures)
+            with Watch(cluster, fleet) as watch:
+                cost = tick_here(fleet)
+            costs.append(cost.core_seconds - watch.own)
+            figures = (cost.seconds, costs[-1], *watch.spent)
             rows.append((f"{each * TOPICS:,}", *(f"{figure:.1f}" for figure in figures)))
         fleet.leanops("inject-check")
     return Section(
         "A batch on a cluster",
-        (
-            "messages",
-            "run, s",
-            "Dagster's process, core-s",
-            "driver's JVM, core-s",
-            "Python beside the driver, core-s",
-            "executors' JVMs, core-s",
-            "executors' Python workers, core-s",
-        ),
+        ("messages", "run, s", "Dagster's process, core-s", *(f"{place}, core-s" for place in PLACES)),
         rows,
         f"One run of {TOPICS} topics on a standalone cluster of {WORKERS} workers with a core each, all on this "
         "machine, by LEANOPS_SPARK_MASTER; after a tick for warmth, which made the tables. "
@@ -159,19 +181,11 @@ def _is_java(process: psutil.Process) -> bool:
 
 
 def _seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0
     return float(times.user + times.system)
-
-
-def _python_seconds(jvm: psutil.Process) -> float:
-    """What a JVM's Python processes have taken, those included that have ended."""
-    ended = jvm.cpu_times()
-    total = float(ended.children_user + ended.children_system)
-    for process in jvm.children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            times = process.cpu_times()
-            total += times.user + times.system + times.children_user + times.children_system
-    return total
 
 
 def _free_port() -> int:
