@@ -107,8 +107,10 @@ class SparkConnectResource(LazyPySparkResource):
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature
         """A run's session ends with the run; the server goes on."""
+        from leanops_resources.spark.faults import let_go
+
         if self._spark_session is not None:
-            self._spark_session.stop()
+            let_go(self._spark_session)
             self._spark_session = None
 
     def is_lost(self) -> bool:

@@ -160,6 +160,7 @@ def shared_spark(shared_home: Home, spark_home: Home) -> Iterator["SparkSession"
 def session_of(home: Home, spark_home: Home) -> Iterator["SparkSession"]:
     """A session on the suite's server, with a home's tables in it."""
     from leanops_resources.catalog import LocalCatalog
+    from leanops_resources.spark.faults import let_go
     from leanops_resources.spark.session import attach
 
     catalog = LocalCatalog(home)
@@ -167,4 +168,4 @@ def session_of(home: Home, spark_home: Home) -> Iterator["SparkSession"]:
     settings = Settings().model_copy(update={"home": home.path, "spark_remote": server_url_of(spark_home)})
     session = attach(settings, catalog)
     yield session
-    session.stop()
+    let_go(session)

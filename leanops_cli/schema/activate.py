@@ -23,6 +23,7 @@ def activate(
     from leanops_assets.contracts.activation import REFUSALS, Activation, described
     from leanops_resources.catalog import LocalCatalog
     from leanops_resources.schema_store import schema_store
+    from leanops_resources.spark.faults import let_go
     from leanops_resources.spark.session import attach
     from leanops_resources.state.stores import state_store
 
@@ -54,7 +55,7 @@ def activate(
                 refused = True
     finally:
         for each in opened:
-            each.stop()
+            let_go(each)
     if not uploads:
         print("Nothing is pending.")
     if refused:

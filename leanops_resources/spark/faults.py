@@ -13,11 +13,20 @@ _LONGEST = 300
 
 def let_go(session: "SparkSession") -> None:
     """End a session without waiting for a server that may be gone."""
-    cast("Any", session).client.set_retry_policies([])
+    client = cast("Any", session).client
+    client.set_retry_policies([])
     with warnings.catch_warnings():
         # That the server could not be told of it is no news, and PySpark tells it by a method that is deprecated.
         warnings.simplefilter("ignore")
         session.stop()
+    # PySpark 4.1 closes the client once more when the collector finds the session. It shuts the thread pool of all
+    # sessions down then, wherever the collector has come by: inside of that pool's own lock it waits for itself for
+    # ever. Fixed in later versions (SPARK-55020, SPARK-55362, SPARK-55406).
+    client.close = _closed_already
+
+
+def _closed_already() -> None:
+    """Nothing is left to close."""
 
 
 def went_away(error: BaseException, what: str) -> SparkUnavailable:

@@ -15,6 +15,8 @@ import grpc
 import psutil
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
 from pyspark.sql.connect.proto.base_pb2 import ConfigRequest
 from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 
@@ -23,6 +25,7 @@ from leanops.home import Home
 from leanops.settings import Settings
 from leanops_cli.warm import warm_session
 from leanops_resources.catalog import LocalCatalog
+from leanops_resources.spark.faults import let_go
 from leanops_resources.spark.server import Server, running, server_url, stop
 from leanops_resources.spark.session import attach
 
@@ -240,6 +243,24 @@ def test_a_start_that_was_cut_off_does_not_get_in_the_way_of_the_next(tmp_path: 
 def test_a_server_that_is_up_is_found_again(spark_home: Home) -> None:
     settings = Settings(home=spark_home.path)
     assert server_url(settings) == server_url(settings)
+
+
+def test_a_session_that_is_collected_while_another_one_is_at_work_waits_for_nothing(
+    warm_home: Home, spark_home: Home, spark: SparkSession
+) -> None:
+    """The collector comes by wherever it likes: here inside of the lock under which PySpark hands work to its pool."""
+    ended = attach(Settings.load(), LocalCatalog(warm_home))
+    ended.range(1).collect()
+    let_go(ended)
+    spark.range(1).collect()
+    pool = ExecutePlanResponseReattachableIterator._release_thread_pool_instance
+    assert pool
+    collecting = threading.Thread(target=ended.__del__, daemon=True)
+    with pool._shutdown_lock:
+        collecting.start()
+        collecting.join(timeout=10)
+        assert not collecting.is_alive()
+    assert spark.range(1).collect()
 
 
 def test_an_existing_cluster_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
