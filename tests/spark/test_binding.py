@@ -4,11 +4,12 @@ Each case is a topic with a contract, payloads tick by tick, and what Curated an
 tried as a small topic and as a large one. The small ones are built together.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
-from itertools import zip_longest
+from itertools import count, zip_longest
 
 import pytest
 from pyspark.sql import SparkSession
@@ -236,28 +237,24 @@ class Built:
 @pytest.fixture(scope="module")
 def built(shared_home: Home, shared_spark: SparkSession) -> Callable[[Case, str], Built]:
     """The topic of a case. A small one is built together with all others."""
-    catalog, done = LocalCatalog(shared_home).load(), dict[tuple[str, str], Built]()
+    catalog, numbers = LocalCatalog(shared_home).load(), count()
+    done: dict[tuple[str, str], Built] = {}
 
-    def play(cases: Sequence[Case], way: str) -> Iterator[tuple[str, Built]]:
-        topics = {
-            case.what: ChosenTopic(shared_home, catalog, shared_spark, f"{way}_{CASES.index(case)}") for case in cases
-        }
-        builds = [TopicBuild(TopicTables(catalog, topics[case.what].topic), case.contract) for case in cases]
-        failures: dict[str, Exception] = {}
-        landed = dict.fromkeys(topics, 0)
+    def play(cases: Sequence[Case]) -> Iterator[tuple[str, Built]]:
+        topics = [ChosenTopic(shared_home, catalog, shared_spark, f"case_{next(numbers)}") for _ in cases]
+        landed, failures = Counter[str](), dict[str, Exception]()
         for ticks in zip_longest(*(case.ticks for case in cases)):
-            now = [(case, build, tick) for case, build, tick in zip(cases, builds, ticks, strict=True) if tick]
-            for case, _, payloads in now:
-                topics[case.what].land(payloads, landed[case.what])
-                landed[case.what] += len(payloads)
-            todo = [TopicBuild(TopicTables(catalog, each.topic), case.contract) for case, each, _ in now]
-            failures = failures_of_builds(shared_spark, catalog, todo) | failures
-        contracts = {
-            topics[case.what].topic: case.contract for case in cases if topics[case.what].topic not in failures
-        }
-        accounts = accounts_of_topics(shared_spark, catalog, contracts)
-        for what, topic in topics.items():
-            yield what, Built(topic, failures.get(topic.topic), accounts.get(topic.topic, []))
+            now = [each for each in zip(cases, topics, ticks, strict=True) if each[2]]
+            for _, topic, payloads in now:
+                topic.land(payloads, landed[topic.topic])
+                landed[topic.topic] += len(payloads)
+            builds = [TopicBuild(TopicTables(catalog, topic.topic), case.contract) for case, topic, _ in now]
+            failures = failures_of_builds(shared_spark, catalog, builds) | failures
+        contracts = {topic.topic: case.contract for case, topic in zip(cases, topics, strict=True)}
+        sound = {topic: contract for topic, contract in contracts.items() if topic not in failures}
+        accounts = accounts_of_topics(shared_spark, catalog, sound)
+        for case, topic in zip(cases, topics, strict=True):
+            yield case.what, Built(topic, failures.get(topic.topic), accounts.get(topic.topic, []))
 
     def topic_of(case: Case, way: str) -> Built:
         if (case.what, way) not in done:
@@ -265,7 +262,7 @@ def built(shared_home: Home, shared_spark: SparkSession) -> Callable[[Case, str]
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("leanops.standardized.table.FlattenPlan", partial(FlattenPlan, cap=case.cap))
                 have_own_jobs(patch, way == "large")
-                done.update({(what, way): each for what, each in play(together, way)})
+                done.update({(what, way): each for what, each in play(together)})
         return done[case.what, way]
 
     return topic_of
