@@ -177,9 +177,10 @@ def test_damage_is_found_and_named(records: Callable[[str], Records], monkeypatc
 
     for way, small in WAYS.items():
         monkeypatch.setattr("leanops.batch.topics.LARGE_BYTES", small)
-        found = accounts_of_topics(spark, catalog, dict.fromkeys([each.topic for each in DAMAGES.values()], CONTRACT))
+        requests = [LedgerRequest(TopicTables(catalog, each.topic), CONTRACT, each.layer) for each in DAMAGES.values()]
+        found = draw_up(Jobs(lambda: spark), catalog, requests)
         for what, damage in DAMAGES.items():
-            drawn = {account.day: account for account in found[damage.topic] if account.layer is damage.layer}
+            drawn = {account.day: account for account in built_or_raised(found[damage.topic, damage.layer])}
             assert list(named(drawn)) == damage.named, (what, way)
             days = {date(2026, 1, day) for day, _, _ in damage.named}
             ids = {each for day in days for each in listed(findings_query(drawn[day], CONTRACT))}
