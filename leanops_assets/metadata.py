@@ -47,9 +47,7 @@ def day_query(layer: Layer, topic: str, day: date) -> dg.MarkdownMetadataValue:
     return dg.MetadataValue.md(f"```sql\nSELECT * FROM {name} WHERE to_date(publish_time) = DATE '{day}' LIMIT 5\n```")
 
 
-def markdown_table(
-    names: Sequence[str], rows: Iterable[Sequence[object]], signs: int = 40
-) -> dg.MarkdownMetadataValue:
+def markdown_table(names: Sequence[str], rows: Iterable[Sequence[object]], signs: int = 40) -> dg.MarkdownMetadataValue:
     """Rows under their headings, with so many signs in a cell at most."""
     lines = [names, ["---"] * len(names), *([_cell(value, signs) for value in row] for row in rows)]
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
