@@ -1,5 +1,6 @@
 """Progress for people: one small interface, with a look for terminals and one for everything else."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,7 +39,13 @@ def progress(what: str, total: int | None = None) -> Iterator[Advance]:
     columns = [TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
     if total is not None:
         columns.insert(2, MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
+    with (
+        # A way to the terminal of its own: Dagster has what a step writes to stderr go into the step's log.
+        os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8") as terminal,
+        Progress(
+            *columns, console=Console(file=terminal), transient=True, redirect_stdout=False, redirect_stderr=False
+        ) as bar,
+    ):
         task = bar.add_task(what, total=total)
         before = _show_stage.set(lambda doing, done, of: bar.update(task, description=doing, completed=done, total=of))
         try:
