@@ -14,7 +14,7 @@ _YOUNG_SECONDS = 5.0
 """A process that has just been forked has the environment of its parent for a moment."""
 
 _KINDS = {
-    "spark": ("java", "warm_daemon"),
+    "spark": ("java", "warm_daemon", "connect_server"),
     "services": ("dagster._daemon", "dagster_webserver", "code-server", "dagster api grpc"),
     "python": ("",),
 }

@@ -31,10 +31,14 @@ JARS = (
     "org.xerial:sqlite-jdbc:3.53.4.0",
 )
 _STARTED = re.compile(r"Spark Connect server started at: \S+:(\d+)")
+_OF_CLIENTS = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE", "SPARK_REMOTE")
+"""PySpark tells its own process by these that it has sessions on a server, and whoever is started from there."""
+
 _PR_SET_PDEATHSIG = 1
 _LOOK_SECONDS = 2.0
 _LOG_BYTES = 16 * 2**20
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+_PROGRAM = Path(__file__).with_name("connect_server.py")
 
 
 def server_command(settings: Settings, home: Home) -> list[str]:
@@ -45,6 +49,7 @@ def server_command(settings: Settings, home: Home) -> list[str]:
         "spark.connect.grpc.binding.port": "0",
         "spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={scratch}" -Dlog4j2.configurationFile={_LOGGING.as_uri()}',
         "spark.local.dir": str(scratch),
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.python.daemon.module": "leanops_resources.spark.warm_daemon",
         # PySpark would look through the whole stack at every call, half of what it takes to put a query together.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -57,13 +62,12 @@ def server_command(settings: Settings, home: Home) -> list[str]:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return [
         f"{_spark_home()}/bin/spark-submit",
-        "--class=org.apache.spark.sql.connect.service.SparkConnectServer",
         "--name=leanops",
         f"--master={settings.spark_master}",
         f"--driver-memory={settings.spark_driver_memory}",
         f"--packages={','.join(JARS)}",
         *(f"--conf={key}={value}" for key, value in conf.items()),
-        "spark-internal",
+        str(_PROGRAM),
     ]
 
 
@@ -104,7 +108,7 @@ def keep() -> int:
         server_command(settings, home),
         preexec_fn=partial(_end_with, os.getpid()),  # noqa: PLW1509 - there are no other threads yet
         env={
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name not in _OF_CLIENTS},
             "SPARK_HOME": str(_spark_home()),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from uuid import uuid4
 
 import grpc
 import psutil
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -215,7 +217,7 @@ def servers_below(pid: int) -> list[psutil.Process]:
     for process in psutil.Process(pid).children(recursive=True):
         with suppress(psutil.Error):
             line = " ".join(process.cmdline())
-            if "SparkConnectServer" in line and "launcher.Main" not in line and process.name() == "java":
+            if "SparkConnectPlugin" in line and "launcher.Main" not in line and process.name() == "java":
                 found.append(process)
     return found
 
@@ -261,6 +263,25 @@ def test_a_session_that_is_collected_while_another_one_is_at_work_waits_for_noth
         collecting.join(timeout=10)
         assert not collecting.is_alive()
     assert spark.range(1).collect()
+
+
+def daemon_of(session: SparkSession) -> int:
+    """The process that the session's Python workers are forked from."""
+
+    def parents(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"pid": pa.array([os.getppid()] * batch.num_rows, pa.int64())})
+
+    return int(session.range(0, 1, 1, 1).mapInArrow(parents, "pid long").collect()[0]["pid"])
+
+
+def test_sessions_share_one_python_daemon(warm_home: Home, spark: SparkSession) -> None:
+    """One of its own would take each run a second to start."""
+    other = attach(Settings.load(), LocalCatalog(warm_home))
+    try:
+        assert daemon_of(other) == daemon_of(spark)
+    finally:
+        let_go(other)
 
 
 def test_an_existing_cluster_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
