@@ -4,11 +4,12 @@ It asks where every row stands, counted by topic, layer and day, and which recor
 messages stand nowhere it asks why, and for names only where something is wrong.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -60,7 +61,8 @@ class LedgerJob:
     def tally(self) -> dict[str, Outcome[list[Tally]]]:
         """What was found out about the rows of each topic."""
         spark = self.jobs.sessions()
-        sized(spark, sum(each.rows for own in self.planned.values() for each in own))
+        files = _files(each for own in self.planned.values() for each in own)
+        sized(spark, sum(file.record_count for file in files))
         return self.jobs.isolated([*self.planned], lambda topics: self._questions(spark, topics).ask())
 
     def _questions(self, spark: SparkSession, topics: Sequence[str]) -> "_Questions":
@@ -78,7 +80,7 @@ class _Questions:
     def ask(self) -> dict[str, Outcome[list[Tally]]]:
         """What was found out about each topic, in the order in which one answer leads to the next question."""
         tallies = {(each.topic, each.layer): Tally(each) for each in self.planned}
-        is_small = sum(rows.scan.bytes for each in self.planned for rows in each.places) <= _KEPT_BYTES
+        is_small = sum(file.file_size_in_bytes for file in _files(self.planned)) <= _KEPT_BYTES
         rows = checkpointed(self._rows(self.planned)) if is_small else self._rows(self.planned)
         stand = rows.transform(standing) if is_small else checkpointed(rows.transform(standing))
         sharing = self._count(tallies, stand, rows)
@@ -167,6 +169,14 @@ class _Questions:
         rows = held.transform(rows_sharing, rows.transform(shared_keys))
         for row in first_of_each_day(rows, SHOWN, ["idempotency_key", "landing_seq"]).collect():
             tallies[row["topic"], Layer(row["layer"])].add_sharing(row)
+
+
+def _files(planned: Iterable[PlannedLedger]) -> Collection[DataFile]:
+    """The files of some ledgers, each once: those of Standardized are looked at for both layers."""
+    files: dict[str, DataFile] = {}
+    for each in planned:
+        files |= each.files
+    return files.values()
 
 
 def _find_reasons(planned: PlannedLedger) -> None:

@@ -6,6 +6,7 @@ from datetime import date
 from functools import cached_property, reduce
 from typing import NamedTuple
 
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -134,9 +135,10 @@ class PlannedLedger:
     def bytes(self) -> int:
         return self.came_in.scan.bytes + self.kept.scan.bytes
 
-    @property
-    def rows(self) -> int:
-        return sum(task.file.record_count for each in self.places for task in each.scan.files)
+    @cached_property
+    def files(self) -> dict[str, DataFile]:
+        """The files that are certain to be read, each once, by their paths."""
+        return {task.file.file_path: task.file for each in self.places for task in each.scan.files}
 
     @property
     def places(self) -> "tuple[TableRows, ...]":
