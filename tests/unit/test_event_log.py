@@ -6,6 +6,10 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import sqlalchemy as db
+from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent, DagsterEventBatchMetadata
+from dagster._core.events.log import EventLogEntry
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 from sqlalchemy.exc import OperationalError
 
 from leanops.home import Home
@@ -112,3 +116,56 @@ def test_events_and_verdicts_are_stored_compressed_and_those_of_old_are_read_too
     history = log.get_asset_check_execution_history(dg.AssetCheckKey(key, "fits"), limit=9)
     evaluations = [entry.event.asset_check_evaluation for entry in history if entry.event]
     assert [str(each.metadata["said"].value) for each in evaluations if each] == ["ä" * 900] * 2
+
+
+def planned(run: dg.DagsterRun, count: int) -> list[EventLogEntry]:
+    """Events of a run, as Dagster stores them when it plans the run; none of them is in the log."""
+    return [
+        EventLogEntry(
+            error_info=None,
+            level=10,
+            user_message="",
+            run_id=run.run_id,
+            timestamp=1_790_000_000.0 + number,
+            dagster_event=DagsterEvent.build_asset_materialization_planned_event(
+                run.job_name, "step", AssetMaterializationPlannedData(dg.AssetKey(["a", str(number)]))
+            ),
+        )
+        for number in range(count)
+    ]
+
+
+def test_what_a_run_plans_is_stored_in_one_transaction_for_each_file(instance: dg.DagsterInstance) -> None:
+    log, run = instance.event_log_storage, instance.add_run(dg.DagsterRun("job"))
+    assert isinstance(log, SqliteEventLog)
+    for shard in (run.run_id, "index"):
+        with log._connect(shard):
+            pass
+    begun: list[object] = []
+    for engine in log._engines.values():
+        db.event.listen(engine, "begin", begun.append)
+    for number, event in enumerate(events := planned(run, 20), start=1):
+        metadata = DagsterEventBatchMetadata("batch", is_end=number == len(events))
+        instance.handle_new_event(event, batch_metadata=metadata)
+    assert len(begun) == 2
+    assert len(instance.all_logs(run.run_id)) == 20
+    assert len(instance.get_asset_keys()) == 20
+
+
+def test_a_batch_of_events_is_stored_whole_or_not_at_all(instance: dg.DagsterInstance) -> None:
+    log, run = instance.event_log_storage, instance.add_run(dg.DagsterRun("job"))
+    assert isinstance(log, SqliteEventLog)
+    events = planned(run, 3)
+    with pytest.raises(AttributeError):
+        log.store_event_batch([*events, None])  # type: ignore[list-item]
+    assert not instance.all_logs(run.run_id)
+    log.store_event_batch(events)
+    assert len(instance.all_logs(run.run_id)) == 3
+
+
+def test_every_table_of_assets_has_the_columns_that_dagster_would_look_for(instance: dg.DagsterInstance) -> None:
+    """Where Dagster calls this otherwise, or has tables without them, our answer is not asked for, or wrong."""
+    log = instance.event_log_storage
+    assert isinstance(log, SqliteEventLog)
+    with log.index_connection() as connection:
+        assert SqliteEventLogStorage._has_asset_key_index_cols_on_connection(log, connection)
