@@ -78,19 +78,13 @@ class Verdict:
     description: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
-    def result(self) -> dg.AssetCheckResult:
-        """The verdict on the day of a run."""
-        return dg.AssetCheckResult(
-            passed=self.passed,
-            asset_key=asset_key(self.layer, self.topic),
-            check_name=self.check,
-            severity=self.severity,
-            description=self.description,
-            metadata=self.metadata,
-        )
+    @property
+    def output_name(self) -> str:
+        """The output of the layer's step that stands for the check."""
+        return dg.AssetCheckSpec(self.check, asset=asset_key(self.layer, self.topic)).get_python_identifier()
 
     def evaluation(self) -> dg.AssetCheckEvaluation:
-        """The verdict on any day."""
+        """The verdict, as the UI has it."""
         return dg.AssetCheckEvaluation(
             asset_key=asset_key(self.layer, self.topic),
             check_name=self.check,

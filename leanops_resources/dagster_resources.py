@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from leanops.home import Home
 from leanops.settings import STILL_SECONDS, Settings
@@ -45,12 +45,17 @@ class StateStoreResource(dg.ConfigurableResource[None]):
 
     home: str
     kind: str = Field(default="sqlite", description="`sqlite`, in the home, or `dynamodb:TABLE`.")
+    _store: StateStore | None = PrivateAttr(default=None)
 
     @property
     def store(self) -> StateStore:
+        """The store, opened by the first of a run's steps that asks: each would look for its tables anew."""
         from leanops_resources.state.stores import state_store
 
-        return state_store(Settings.load().model_copy(update={"home": Path(self.home), "state": self.kind}))
+        if self._store is None:
+            settings = Settings.load().model_copy(update={"home": Path(self.home), "state": self.kind})
+            self._store = state_store(settings)
+        return self._store
 
 
 class IntakeResource(dg.ConfigurableResource[None]):
