@@ -4,11 +4,9 @@ A snapshot never changes, so whoever asks again, for other rows of it, reads no 
 asks are left out: they are most of what a manifest holds.
 """
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from threading import Lock
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
@@ -16,12 +14,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import LongType
 
+from leanops.recent import Recent
+
 NO_DAY = date(1970, 1, 1)
 """Where rows are counted whose publish time somebody has taken away."""
 
-_KEPT_SNAPSHOTS = 4096
-_kept: "OrderedDict[tuple[str, int], Sequence[TableFile]]" = OrderedDict()
-_one_by_one = Lock()
+_kept: "Recent[tuple[str, int], Sequence[TableFile]]" = Recent(4096)
+"""By the table and the snapshot."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +70,10 @@ def table_files(table: Table, snapshot_id: int | None = None) -> "Sequence[Table
             return ()
         snapshot_id = current.snapshot_id
     which = (str(table.metadata.table_uuid), snapshot_id)
-    with _one_by_one:
-        if which in _kept:
-            _kept.move_to_end(which)
-            return _kept[which]
-    schema = table.schema()
-    found = [TableFile.of(task, schema) for task in table.scan(snapshot_id=snapshot_id).plan_files()]
-    _keep(which, found)
+    found = _kept.get(which)
+    if found is None:
+        schema, tasks = table.schema(), table.scan(snapshot_id=snapshot_id).plan_files()
+        found = _kept.keep(which, [TableFile.of(task, schema) for task in tasks])
     return found
 
 
@@ -93,13 +89,12 @@ def count_rows(files: "Iterable[TableFile]") -> int:
 def note_files(table: Table, base: int | None, dropped: Collection[DataFile], added: Iterable[DataFile]) -> None:
     """Know the files of the snapshot that readers see now: those of `base`, but some, and others."""
     current, uuid = table.current_snapshot(), str(table.metadata.table_uuid)
-    with _one_by_one:
-        before = _kept.get((uuid, base)) if base else ()
+    before = _kept.get((uuid, base)) if base else ()
     if current is None or before is None:
         return
     paths, schema = {file.file_path for file in dropped}, table.schema()
     left = [each for each in before if each.file.file_path not in paths]
-    _keep((uuid, current.snapshot_id), [*left, *(TableFile.of(FileScanTask(file), schema) for file in added)])
+    _kept.keep((uuid, current.snapshot_id), [*left, *(TableFile.of(FileScanTask(file), schema) for file in added)])
 
 
 def file_day(file: DataFile) -> date:
@@ -110,13 +105,6 @@ def file_day(file: DataFile) -> date:
 def bare_task(task: FileScanTask) -> FileScanTask:
     """A task without statistics."""
     return FileScanTask(_bare_file(task.file), {_bare_file(each) for each in task.delete_files})
-
-
-def _keep(which: tuple[str, int], files: "Sequence[TableFile]") -> None:
-    with _one_by_one:
-        _kept[which] = files
-        while len(_kept) > _KEPT_SNAPSHOTS:
-            _kept.popitem(last=False)
 
 
 def _bare_file(file: DataFile) -> DataFile:

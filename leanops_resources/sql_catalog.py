@@ -1,18 +1,18 @@
 """PyIceberg's catalog in SQL, spared what it does again and again.
 
-A table is found by a question that is put together once. Metadata that a process has parsed before is not parsed again.
-And a transaction knows what its table becomes until something is added to it: PyIceberg would copy all metadata, with
-every snapshot, each time that one of a dozen places asks. Of a small build all that was a quarter.
+A table is found by a question that is put together once. Metadata that a process has read or written before is not read
+again: each commit puts it in another place, and what is there never changes. And a transaction knows what its table
+becomes until something is added to it: PyIceberg would copy all metadata, with every snapshot, each time that one of a
+dozen places asks. Of a small build all that was a quarter.
 """
 
 import logging
-from functools import cached_property, lru_cache
-from io import BytesIO
+from functools import cached_property
 from typing import Any
 
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.serializers import Compressor, FromByteStream
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
@@ -20,7 +20,10 @@ from pyiceberg.table.update import TableUpdate, update_table_metadata
 from pyiceberg.typedef import Identifier
 from sqlalchemy import Select, bindparam, select
 
-_KEPT = 512
+from leanops.recent import Recent
+
+_kept: Recent[str, TableMetadata] = Recent(512)
+"""Metadata by its place."""
 
 # Of several who commit at once all but the first find old metadata removed already, which is no news.
 logging.getLogger("pyiceberg.catalog").setLevel(logging.ERROR)
@@ -35,8 +38,7 @@ class QuickCatalog(SqlCatalog):
             location = connection.execute(self._place, {"namespace": namespace, "name": name}).scalar()
         if location is None:
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
-        with load_file_io(self.properties, location).new_input(location).open() as file:
-            metadata = _parsed(location, file.read())
+        metadata = _kept.get(location) or _kept.keep(location, self._read_metadata(location))
         return _QuickTable(
             identifier=(*self.identifier_to_tuple(namespace), name),
             metadata=metadata,
@@ -44,6 +46,15 @@ class QuickCatalog(SqlCatalog):
             io=self._load_file_io(metadata.properties, location),
             catalog=self,
         )
+
+    def _read_metadata(self, location: str) -> TableMetadata:
+        with load_file_io(self.properties, location).new_input(location).open() as file:
+            return FromByteStream.table_metadata(file, compression=Compressor.get_compressor(location))
+
+    @staticmethod
+    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        SqlCatalog._write_metadata(metadata, io, metadata_path)  # noqa: SLF001 - all that is created or committed
+        _kept.keep(metadata_path, metadata)
 
     @cached_property
     def _place(self) -> Select[Any]:
@@ -55,11 +66,6 @@ class QuickCatalog(SqlCatalog):
         )
         is_table = self._iceberg_type_filter()
         return asked if is_table is None else asked.where(is_table)
-
-
-@lru_cache(_KEPT)
-def _parsed(location: str, content: bytes) -> TableMetadata:
-    return FromByteStream.table_metadata(BytesIO(content), compression=Compressor.get_compressor(location))
 
 
 class _QuickTable(Table):

@@ -17,6 +17,7 @@ from leanops_assets.definitions import defs
 from leanops_assets.instance import dagster_instance
 from leanops_assets.raw.queue_ledger import QueueBooks
 from leanops_assets.specs import asset_key
+from leanops_resources import sql_catalog
 from leanops_resources.dagster_resources import IntakeResource, StateStoreResource
 from tests.conftest import EXAMPLES, Said
 from tests.draining import Landing, envelope
@@ -100,6 +101,7 @@ def test_a_topic_that_cannot_be_drained_fails_the_run_after_the_others_are_done(
     assert raw
     # Its metadata is damaged behind the platform's back.
     Path(raw.metadata_location.removeprefix("file://")).write_text("not JSON")
+    sql_catalog._kept.clear()
     drop_example(landing, "orders")
     landing.drop("payments", [envelope("p2")])
     said = leanops("drain", "--json")

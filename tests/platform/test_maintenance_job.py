@@ -16,6 +16,7 @@ from leanops.home import Home
 from leanops.names import Layer, table
 from leanops_assets.definitions import defs
 from leanops_assets.ops import maintenance as job
+from leanops_resources import sql_catalog
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.state.sqlite import SqliteStateStore
 from tests.conftest import EXAMPLES, Said
@@ -60,6 +61,7 @@ def test_a_topic_that_somebody_works_on_and_a_table_that_is_damaged_leave_the_ot
     monkeypatch.setattr(job, "PATIENCE", timedelta(0))
     held = LocalCatalog(built).load().load_table(table(Layer.CURATED, "payments"))
     Path(held.metadata_location.removeprefix("file://")).unlink()
+    sql_catalog._kept.clear()
     store = SqliteStateStore(built.state)
     lock = store.acquire("build/orders", f"{socket.gethostname()}/{os.getpid()}/run 7")
     assert lock

@@ -4,12 +4,14 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from pyiceberg.types import StringType
 
 from leanops.errors import HomeNotWritable, LeanOpsError, StateCorrupt
 from leanops.home import Home
 from leanops.names import CATALOG, NAMESPACES, RAW_DB
 from leanops.raw.table import RAW_SCHEMA, ensure_raw_table
 from leanops.tables import PROPERTIES
+from leanops_resources import sql_catalog
 from leanops_resources.catalog import LocalCatalog
 
 from .conftest import PROCESSES, InProcesses, Together
@@ -46,6 +48,22 @@ def test_a_raw_table_is_as_the_spec_has_it(home: Home) -> None:
     assert PROPERTIES["write.target-file-size-bytes"] == "268435456"
     assert PROPERTIES["commit.manifest.target-size-bytes"] == "8388608"
     assert {**PROPERTIES, **table.properties}.items() - table.properties.items() <= {("format-version", "2")}
+
+
+def test_metadata_that_a_process_has_written_or_read_is_not_read_again(home: Home) -> None:
+    catalog = LocalCatalog(home).load()
+    made = ensure_raw_table(catalog, "orders")
+    with made.update_schema() as update:
+        update.add_column("more", StringType())
+    files = [*home.warehouse.rglob("*.metadata.json")]
+    hidden = [file.rename(file.with_suffix(".hidden")) for file in files]
+    assert catalog.load_table(made.name()).metadata == made.metadata
+    sql_catalog._kept.clear()
+    with pytest.raises(FileNotFoundError):
+        catalog.load_table(made.name())
+    for file, place in zip(hidden, files, strict=True):
+        file.rename(place)
+    assert catalog.load_table(made.name()).metadata == made.metadata
 
 
 def test_topics_that_ever_landed_are_the_ones_with_a_raw_table(home: Home) -> None:
