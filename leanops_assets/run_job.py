@@ -14,18 +14,16 @@ QUIET: Mapping[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRI
 """What a run is told so that it logs to the UI alone."""
 
 
-def run_job(settings: Settings, name: str, op: str, config: Mapping[str, Any]) -> dg.ExecuteInProcessResult:
+def run_job(
+    settings: Settings, name: str, op: str, config: Mapping[str, Any], definitions: dg.Definitions | None = None
+) -> dg.ExecuteInProcessResult:
     """The finished run of a job with one step, which is in the UI like any other."""
     from leanops_assets.definitions import defs
 
+    job = (definitions or defs()).resolve_job_def(name)
+    run_config = {**QUIET, "ops": {op: {"config": dict(config)}}}
     with dagster_instance(Home(settings.home).prepare()) as instance:
-        return (
-            defs()
-            .resolve_job_def(name)
-            .execute_in_process(
-                instance=instance, run_config={**QUIET, "ops": {op: {"config": dict(config)}}}, raise_on_error=False
-            )
-        )
+        return job.execute_in_process(instance=instance, run_config=run_config, raise_on_error=False)
 
 
 def rows_told(run: dg.ExecuteInProcessResult, name: str) -> list[dict[str, Any]]:
