@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis.configuration import set_hypothesis_home_dir
@@ -27,6 +27,9 @@ EXAMPLES = PROJECT / "examples"
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 2**30
 
+SPARK_HOME = "höme of Spark"
+HOME_OF_ALL = pytest.StashKey[Home]()
+
 
 def pytest_configure() -> None:
     """What Hypothesis notes for itself does not go to the folder the tests are run in, and goes when they are done.
@@ -38,6 +41,22 @@ def pytest_configure() -> None:
     set_hypothesis_home_dir(notes)
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Processes that share the tests share the Spark server too: whichever asks first starts it, in a home of all."""
+    node.config.stash[HOME_OF_ALL] = home = Home(node.config._tmp_path_factory.getbasetemp() / SPARK_HOME)
+    node.workerinput["spark_home"] = str(home.path)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The server ends when the last of them is done, and before its home is removed."""
+    from leanops_resources.spark.server import stop
+
+    if home := session.config.stash.get(HOME_OF_ALL, None):
+        stop(home)
 
 
 @pytest.fixture(autouse=True)
@@ -104,14 +123,16 @@ def leanops(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.fixture(scope="session")
-def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+def spark_home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     """The home of the suite's one Spark server, which ends with the suite."""
     from leanops_resources.spark.server import stop
 
-    home = Home(tmp_path_factory.mktemp("spark") / "höme of Spark").prepare()
+    given: str | None = getattr(request.config, "workerinput", {}).get("spark_home")
+    home = Home(Path(given) if given else tmp_path_factory.mktemp("spark") / SPARK_HOME).prepare()
     server_url_of(home)
     yield home
-    stop(home)
+    if not given:
+        stop(home)
 
 
 def server_url_of(home: Home) -> str:
