@@ -29,10 +29,13 @@ clean: ## Stop this home's Spark server and remove LEANOPS_HOME, the virtual env
 
 ##@ Work on it
 test: $(READY) ## Run all tests but the long searches
-	@$(BIN)/pytest -m "not long" $(PYTEST)
+	@$(BIN)/pytest -m "not long" $(SHARED) $(PYTEST)
 
 test-long: $(READY) ## Run the long searches too (700 topics, more property cases)
-	@$(BIN)/pytest $(PYTEST)
+	@$(BIN)/pytest $(SHARED) $(PYTEST)
+# Two processes share the tests and one Spark server. Each takes file by file, in order: what a file has set up is set up once,
+# and the small files of tests/unit come last, so that both are done at about the same time.
+SHARED := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 bench: $(READY) ## Measure speed and memory, and write benchmarks/results.md
 	@$(BIN)/python -m benchmarks $(BENCH)
