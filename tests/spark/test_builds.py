@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -88,15 +89,13 @@ class Changes:
 WAYS = ("shared job", "shared job of large files", "own jobs")
 
 
-@pytest.fixture
-def built_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """From now on, topics are built in this way, however small they are."""
-
-    def choose(way: str) -> None:
-        have_own_jobs(monkeypatch, way == "own jobs")
-        leave_deletions_to_spark(monkeypatch, way == "shared job of large files")
-
-    return choose
+@contextmanager
+def built_as(way: str) -> Iterator[pytest.MonkeyPatch]:
+    """While it lasts, topics are built in this way, however small they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        have_own_jobs(patch, way == "own jobs")
+        leave_deletions_to_spark(patch, way == "shared job of large files")
+        yield patch
 
 
 @pytest.mark.timeout(1200)
@@ -114,7 +113,6 @@ def test_a_batch_that_is_killed_between_any_two_of_its_changes_and_repeated_chan
     way: str,
     every: int,
     topic: Callable[[str], Records],
-    built_as: Callable[[str], None],
     undisturbed: dict[Layer, list[dict[str, Any]]],
 ) -> None:
     def batch(number: int) -> list[Records]:
@@ -125,26 +123,26 @@ def test_a_batch_that_is_killed_between_any_two_of_its_changes_and_repeated_chan
             each.land(messages)
 
     first = batch(0)
-    for messages in (FIRST, SECOND):
-        land([first], messages)
-        with pytest.MonkeyPatch.context() as patch:
-            if messages is SECOND:
-                built_as(way)
-                changes = Changes(patch)
-            build_all(first)
+    land([first], FIRST)
+    build_all(first)
+    land([first], SECOND)
+    with built_as(way) as patch:
+        changes = Changes(patch)
+        build_all(first)
     batches = {last: batch(last) for last in range(1, changes.made, every)}
     assert len(batches) >= 3
     land([*batches.values()], FIRST)
     build_all([each for batch in batches.values() for each in batch])
     land([*batches.values()], SECOND)
     for last, killed in batches.items():
-        with pytest.MonkeyPatch.context() as patch:
+        with built_as(way) as patch:
             Changes(patch, last)
             with pytest.raises(Killed):
                 build_all(killed)
     land([first, *batches.values()], THIRD)
     everything = [*first, *(each for batch in batches.values() for each in batch)]
-    build_all(everything)
+    with built_as(way):
+        build_all(everything)
     for each in everything:
         assert each.tables() == undisturbed, each.name
         refs = [each.catalog.load_table(table(layer, each.name)).refs() for layer in ("standardized", "curated")]
@@ -164,14 +162,14 @@ def test_of_two_builds_at_once_without_a_lock_the_slower_changes_nothing(
     publishing: str,
     writing_errors: tuple[Any, str],
     topic: Callable[[str], Records],
-    built_as: Callable[[str], None],
     undisturbed: dict[Layer, list[dict[str, Any]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disturbed = topic(f"race_of_{way}".replace(" ", "_"))
-    built_as(way)
     disturbed.land(FIRST)
     disturbed.build()
+    have_own_jobs(monkeypatch, way == "own jobs")
+    leave_deletions_to_spark(monkeypatch, way == "shared job of large files")
     disturbed.land(SECOND)
 
     def overtaken(place: Any, name: str, step: Callable[[], None], more: Sequence[dict[str, object]]) -> None:
