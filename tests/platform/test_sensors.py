@@ -27,6 +27,7 @@ from leanops_assets.packing import PlannedRun, RunKind, planned_runs
 from leanops_assets.partitions import publish_days
 from leanops_assets.specs import asset_key
 from leanops_assets.under_way import topics_under_way
+from leanops_resources import sql_catalog
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.dagster_resources import CatalogResource, StateStoreResource
 from leanops_resources.schema_store import LocalSchemaStore, Stage
@@ -315,6 +316,7 @@ def test_a_topic_whose_table_is_damaged_is_left_out_alone(
         leanops("land", topic, EXAMPLES / f"{topic}.ndjson")
     for file in (home.warehouse / "iceberg_raw_db" / "orders_staging" / "metadata").glob("*.json"):
         file.unlink()
+    sql_catalog._kept.clear()
     requests = evaluate(home, instance)
     assert isinstance(requests, list)
     assert {key.path[1] for request in requests for key in request.asset_selection or ()} == {"events"}

@@ -1,8 +1,5 @@
 """The catalog that parses and copies no metadata twice."""
 
-from pathlib import Path
-from urllib.parse import urlparse
-
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -58,9 +55,3 @@ def test_of_two_transactions_at_once_one_fails(catalog: Catalog) -> None:
     with pytest.raises(CommitFailedException), second.transaction() as change, change.update_schema() as update:
         update.add_column("b", LongType())
     assert catalog.load_table(NAME).schema().column_names == ["topic", "number", "a"]
-
-
-def test_metadata_that_is_gone_is_noticed_by_a_process_that_had_read_it(catalog: Catalog) -> None:
-    Path(urlparse(catalog.load_table(NAME).metadata_location).path).unlink()
-    with pytest.raises(FileNotFoundError):
-        catalog.load_table(NAME)
