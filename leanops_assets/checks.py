@@ -12,7 +12,6 @@ over the rows that the build took in. Every night `ops/reconciliation_log` draws
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -129,7 +128,7 @@ def check_days(
         if not isinstance(found, Exception)
     }
     failed |= {which: found for which, found in drawn.items() if isinstance(found, Exception)}
-    return failed | _verdicts(jobs, catalog, asked, accounts)
+    return failed | _verdicts(catalog, asked, accounts)
 
 
 def _ledger_request(to_check: DaysToCheck) -> "LedgerRequest":
@@ -146,18 +145,13 @@ def _ledger_request(to_check: DaysToCheck) -> "LedgerRequest":
 
 
 def _verdicts(
-    jobs: "Jobs",
     catalog: "Catalog",
     asked: Mapping[tuple[str, Layer], DaysToCheck],
     accounts: "Mapping[tuple[str, Layer], Sequence[Account]]",
 ) -> "dict[tuple[str, Layer], Outcome[list[Verdict]]]":
-    """What the checks say of the days of accounts. The errors and the log of drift are read once for all topics."""
-    from leanops.ledger.cde import cde_violations
+    """What the checks say of the days of accounts. The log of drift is read once for all topics."""
     from leanops.ops.drift_log import new_columns
 
-    curated = [each for (_, layer), found in accounts.items() if layer is Layer.CURATED for each in found]
-    with jobs.limit([each.topic for each in curated], 0) if _has_open_errors(curated) else nullcontext():
-        missing = cde_violations(jobs.sessions, curated)
     of_drift = [
         asked[topic, layer] for (topic, layer), found in accounts.items() if layer is not Layer.CURATED and found
     ]
@@ -170,16 +164,10 @@ def _verdicts(
             for account in found
             for verdict in (
                 *ledger_verdicts(account, contract),
-                cde_verdict(account, contract, missing.get((topic, account.day), {}))
-                if layer is Layer.CURATED
-                else _drift(account, unknown[topic]),
+                cde_verdict(account, contract) if layer is Layer.CURATED else _drift(account, unknown[topic]),
             )
         ]
     return verdicts
-
-
-def _has_open_errors(accounts: "Sequence[Account]") -> bool:
-    return any(each.fates["open_errors"] for each in accounts)
 
 
 def ledger_verdicts(account: "Account", contract: Contract) -> Iterator[Verdict]:
@@ -228,10 +216,9 @@ def _one_row_per_key(account: "Account") -> Verdict:
     )
 
 
-def cde_verdict(account: "Account", contract: Contract, missing: Mapping[str, int]) -> Verdict:
+def cde_verdict(account: "Account", contract: Contract) -> Verdict:
     """What the rows without their Critical Data Elements say, by column."""
-    missing = {column: count for column, count in missing.items() if count}
-    limit = contract.thresholds.cde_percent
+    missing, limit = account.missing, contract.thresholds.cde_percent
     percents = {column: 100 * count / account.came_in for column, count in missing.items() if account.came_in}
     worst = max(percents.values(), default=0.0)
     return Verdict(

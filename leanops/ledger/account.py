@@ -55,6 +55,8 @@ class Account:
     """Rows whose record has another row."""
     pending: PendingRows = field(default_factory=PendingRows)
     """Rows of the layer before that the layer has not built yet."""
+    missing: Mapping[str, int] = field(default_factory=dict)
+    """How many rows lack each Critical Data Element, by its column."""
 
     @property
     def numbers(self) -> dict[str, float | int | str | bool | None]:

@@ -30,6 +30,7 @@ from leanops.ledger.rows import (
     first_of_each_day,
     is_finding,
     is_to_explain,
+    missing_elements,
     names_of,
     rows_sharing,
     shared_keys,
@@ -46,6 +47,9 @@ from leanops.tables import find_table
 
 _KEPT_BYTES = 128 * 2**20
 """Files of so many bytes together are read once, and their rows kept for all questions."""
+
+_MISSING = "transform(filter(broken_rules, each -> each.rule = 'cde'), each -> each.column)"
+"""The Critical Data Elements that an invalid row lacks."""
 
 Tallies = dict[tuple[str, Layer], Tally]
 
@@ -107,19 +111,23 @@ class _Questions:
                 continue
             rows = self.spark.read.table(spark_table(errors, "")).where(_is_refused(own))
             rows = rows.where(F.col("closed").isNull()) if errors is Layer.ERRORS else rows
-            columns = {"topic": F.col("topic_name"), "role": F.lit(f"{layer} {REFUSED}")}
+            missing = F.expr(_MISSING) if errors is Layer.ERRORS else F.lit(None).cast("array<string>")
+            columns = {"topic": F.col("topic_name"), "role": F.lit(f"{layer} {REFUSED}"), "missing": missing}
             yield rows.select(*(columns.get(name, F.col(name)).alias(name) for name in PLACED.names))
 
     def _count(self, tallies: Tallies, stand: DataFrame, rows: DataFrame) -> list[PlannedLedger]:
-        """Count rows by where they stand; the ledgers in which records have more than one row."""
+        """Count rows by where they stand and what they lack; the ledgers in which records have more than one row."""
         is_wrong = (is_to_explain().alias("is_to_explain"), is_finding().alias("is_finding"))
         counted = stand.groupBy(*DAY, *PLACES, *is_wrong).agg(F.sum("rows").alias("rows"))
         sharing = rows.transform(shared_keys).select(*LEDGER, F.lit(True).alias("is_sharing")).distinct()
+        asked = (counted, sharing, rows.transform(missing_elements))
         found: list[PlannedLedger] = []
-        for row in counted.unionByName(sharing, allowMissingColumns=True).collect():
+        for row in reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), asked).collect():
             tally = tallies[row["topic"], Layer(row["layer"])]
             if row["is_sharing"]:
                 found.append(tally.planned)
+            elif row["column"]:
+                tally.missing[row["day"]][row["column"]] = row["rows"]
             else:
                 tally.add_standing(row)
         return found

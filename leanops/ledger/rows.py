@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED
 from leanops.names import SOURCE, Layer
@@ -25,9 +25,10 @@ PLACED = StructType(
         MESSAGE["topic"],
         StructField("role", StringType()),
         *(MESSAGE[name] for name in ("landing_seq", *VERSION, "idempotency_key")),
+        StructField("missing", ArrayType(StringType())),
     ]
 )
-"""A row, the ledger that it is read for, and the place in which it stands."""
+"""A row, the ledger that it is read for, the place in which it stands, and the critical elements that it lacks."""
 
 LANDED = StructType([*MESSAGE.fields, StructField("role", StringType())])
 """What has landed, as a message to be read, or as one that others may be copies of."""
@@ -80,6 +81,13 @@ def standing_in(layer: Layer | None, *places: str) -> Column:
 
 def _sums() -> list[Column]:
     return [F.sum(each).alias(each) for each in PLACES]
+
+
+def missing_elements(rows: DataFrame) -> DataFrame:
+    """How many rows of a day lack each Critical Data Element, by its column, of those that are invalid for it."""
+    invalid = rows.where(standing_in(Layer.CURATED, REFUSED))
+    layer, column = F.lit(Layer.CURATED.value).alias("layer"), F.explode("missing").alias("column")
+    return invalid.select("topic", layer, publish_day(), column).groupBy(*DAY, "column").agg(F.count("*").alias("rows"))
 
 
 def is_unwritten() -> Column:

@@ -35,6 +35,9 @@ class Tally:
     """The first of both."""
     shared: defaultdict[date, Findings] = field(default_factory=lambda: defaultdict(Findings))
 
+    missing: defaultdict[date, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """How many rows lack each Critical Data Element, by its column."""
+
     def add_standing(self, row: Row) -> None:
         """So many rows of a day stand in so many places."""
         for each, place in zip((self.came_in, self.kept, self.refused), PLACES, strict=True):
@@ -73,6 +76,7 @@ class Tally:
                 ),
                 findings=Findings(self.odd[day] + self.lost[day], self.named[day]),
                 shared=self.shared[day],
+                missing=self.missing[day],
                 pending=planned.waiting.get(day, PendingRows()),
             )
 

@@ -68,12 +68,13 @@ def test_a_failed_check_names_rows_and_how_to_list_all() -> None:
     ids=["none", "at the threshold", "above it"],
 )
 def test_missing_elements_are_a_warning_up_to_the_threshold(missing: int, passed: bool, severity: str) -> None:
-    found = cde_verdict(account(100, curated=100 - missing, open_errors=missing), CONTRACT, {"amount": missing})
+    lacking = {"amount": missing} if missing else {}
+    found = cde_verdict(replace(account(100, curated=100 - missing, open_errors=missing), missing=lacking), CONTRACT)
     assert (found.passed, found.severity) == (passed, dg.AssetCheckSeverity[severity])
 
 
 def test_the_threshold_is_the_contracts_and_changes_no_rows() -> None:
     stricter = CONTRACT.model_copy(update={"thresholds": CONTRACT.thresholds.model_copy(update={"cde_percent": 1.0})})
-    found = cde_verdict(account(100, curated=98, open_errors=2), stricter, {"amount": 2})
+    found = cde_verdict(replace(account(100, curated=98, open_errors=2), missing={"amount": 2}), stricter)
     assert found.severity is dg.AssetCheckSeverity.ERROR
     assert stricter.fingerprint == CONTRACT.fingerprint
