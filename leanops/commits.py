@@ -108,14 +108,17 @@ class Draft:
         return cls(table, table.current_snapshot(), f"{_DRAFT}{after}_{uuid4().hex[:12]}", [*_left_behind(table)])
 
     def begin(self) -> None:
-        """Begin its branch."""
-        if self.base is None:
-            self.base = _first_snapshot(self.table)
-        change = self.table.manage_snapshots().create_branch(self.base.snapshot_id, self.name)
-        for ref in self.left_behind:
-            change = change.remove_branch(ref)
+        """Begin its branch. A table without any snapshot has nothing that it could begin at, and gets an empty one."""
         try:
-            change.commit()
+            with self.table.transaction() as transaction:
+                if self.base is None:
+                    with transaction.update_snapshot().fast_append():
+                        pass
+                    self.base = transaction.table_metadata.current_snapshot()
+                change = ManageSnapshots(transaction).create_branch(self.base_id, self.name)
+                for ref in self.left_behind:
+                    change = change.remove_branch(ref)
+                change.commit()
         except CommitFailedException as error:
             raise overtaken(self.table) from error
         self._is_begun = True
@@ -312,12 +315,3 @@ def _said(snapshot: Snapshot) -> dict[str, str]:
 def _left_behind(table: Table) -> dict[str, int]:
     """The drafts that nobody has published, each with the landing_seq after which its build had begun."""
     return {ref: int(ref.split("_")[1]) for ref in table.refs() if ref.startswith(_DRAFT)}
-
-
-def _first_snapshot(table: Table) -> Snapshot:
-    """A table without any snapshot has nothing that a branch could begin at: it gets an empty one."""
-    with table.transaction() as transaction, transaction.update_snapshot().fast_append():
-        pass
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    return snapshot
