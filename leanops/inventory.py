@@ -4,13 +4,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date
+from itertools import takewhile
+from typing import NamedTuple
 
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
-from leanops.table_files import NO_DAY, TableFile, count_rows, file_day, table_files
+from leanops.table_files import NO_DAY, TableFile, count_rows, file_day, known_files, table_files
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,11 @@ def table_day(table: Table, day: date) -> TableDay:
 
 def days_changed(table: Table, before: int, after: int) -> frozenset[date]:
     """The days of which rows came or went by the commits from one snapshot to a later one."""
-    return frozenset(file_day(each.data_file) for each in _changes(table, before, after))
+    first, last = known_files(table, before), known_files(table, after)
+    if first is None or last is None or any(map(_is_compaction, _commits(table, before, after))):
+        return frozenset(file_day(each.data_file) for each in _changes(table, before, after))
+    # What a build has listed and committed itself it knows without a manifest.
+    return frozenset(each.day for each in {*map(_content, first)} ^ {*map(_content, last)})
 
 
 def bytes_added(table: Table, before: int, after: int) -> dict[date, int]:
@@ -81,15 +87,35 @@ def bytes_added(table: Table, before: int, after: int) -> dict[date, int]:
 
 
 def _changes(table: Table, before: int, after: int) -> Iterator[ManifestEntry]:
-    for snapshot in ancestors_of(table.snapshot_by_id(after), table.metadata):
-        if snapshot.snapshot_id == before:
-            break
-        if snapshot.summary and snapshot.summary.operation is Operation.REPLACE:
-            continue  # A compaction: other files, the same rows.
+    for snapshot in _commits(table, before, after):
+        if _is_compaction(snapshot):
+            continue
         for manifest in snapshot.manifests(table.io):
             if manifest.added_snapshot_id == snapshot.snapshot_id:
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
                 yield from (each for each in entries if each.snapshot_id == manifest.added_snapshot_id)
+
+
+def _commits(table: Table, before: int, after: int) -> Iterator[Snapshot]:
+    commits = ancestors_of(table.snapshot_by_id(after), table.metadata)
+    return takewhile(lambda each: each.snapshot_id != before, commits)
+
+
+def _is_compaction(snapshot: Snapshot) -> bool:
+    """Other files, the same rows."""
+    return snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
+
+
+class _Content(NamedTuple):
+    """Which rows a file holds: its own, but for those that are deleted."""
+
+    day: date
+    path: str
+    deletes: frozenset[str]
+
+
+def _content(file: TableFile) -> _Content:
+    return _Content(file.day, file.file.file_path, frozenset(each.file_path for each in file.task.delete_files))
 
 
 def row_count(table: Table) -> int:

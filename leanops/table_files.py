@@ -77,6 +77,11 @@ def table_files(table: Table, snapshot_id: int | None = None) -> "Sequence[Table
     return found
 
 
+def known_files(table: Table, snapshot_id: int) -> "Sequence[TableFile] | None":
+    """The files of a snapshot, where this process has listed them before. 0 stands for no snapshot, and has none."""
+    return _kept.get((str(table.metadata.table_uuid), snapshot_id)) if snapshot_id else ()
+
+
 def count_rows(files: "Iterable[TableFile]") -> int:
     """The rows of files: theirs by their own count, less the positions that are deleted, each of them once."""
     held, deletes = 0, {}
@@ -88,13 +93,13 @@ def count_rows(files: "Iterable[TableFile]") -> int:
 
 def note_files(table: Table, base: int | None, dropped: Collection[DataFile], added: Iterable[DataFile]) -> None:
     """Know the files of the snapshot that readers see now: those of `base`, but some, and others."""
-    current, uuid = table.current_snapshot(), str(table.metadata.table_uuid)
-    before = _kept.get((uuid, base)) if base else ()
+    current, before = table.current_snapshot(), known_files(table, base or 0)
     if current is None or before is None:
         return
     paths, schema = {file.file_path for file in dropped}, table.schema()
     left = [each for each in before if each.file.file_path not in paths]
-    _kept.keep((uuid, current.snapshot_id), [*left, *(TableFile.of(FileScanTask(file), schema) for file in added)])
+    which = (str(table.metadata.table_uuid), current.snapshot_id)
+    _kept.keep(which, [*left, *(TableFile.of(FileScanTask(file), schema) for file in added)])
 
 
 def file_day(file: DataFile) -> date:
