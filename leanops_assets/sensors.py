@@ -30,6 +30,7 @@ from leanops_assets.tick import Work, find_work
 from leanops_assets.tick_runs import selection
 from leanops_assets.under_way import topics_under_way
 from leanops_resources.dagster_resources import CatalogResource, StateStoreResource
+from leanops_resources.spark.server import wake
 
 
 def build_tick_sensor(manifest: Manifest, settings: Settings) -> dg.SensorDefinition:
@@ -52,6 +53,8 @@ def build_tick_sensor(manifest: Manifest, settings: Settings) -> dg.SensorDefini
             due = [each for each in due if each.topic not in under_way]
         if not due:
             return dg.SkipReason(_nothing_to_do(manifest, work))
+        # It takes as long to start as the runs take to be requested.
+        wake(settings)
         for topic, problem in work.damaged.items():
             context.log.warning("%s is left out: %s", topic, problem)
         for topic, reason in work.skipped.items():

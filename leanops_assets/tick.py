@@ -100,6 +100,9 @@ def tick_once(settings: Settings, topics: Collection[str] | None = None, advance
     work = find_work(catalog, state_store(settings), manifest, settings, topics)
     ticked = Ticked(skipped=dict(work.skipped), failed=dict(work.damaged))
     if runs := planned_runs(work.pending, settings.first_day, settings.topics_per_run, work.failed_before):
+        from leanops_resources.spark.server import wake
+
+        wake(settings)
         # Dagster alone takes longer to load than to find out that there is nothing to do.
         from leanops_assets.tick_runs import run_at_once
 

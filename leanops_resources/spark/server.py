@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-from leanops.errors import DiskFull, SparkUnavailable, disk_faults_named
+from leanops.errors import DiskFull, LeanOpsError, SparkUnavailable, disk_faults_named
 from leanops.home import Home
 from leanops.settings import Settings
 from leanops_resources.spark.java import require_java
@@ -105,6 +105,19 @@ def server_url(settings: Settings) -> str:
     server = running(home) or _find_or_start(settings, home)
     # Only by the name `localhost` does the client send its token over a connection that never leaves the machine.
     return f"sc://localhost:{server.port}/;token={server.token}"
+
+
+def wake(settings: Settings) -> None:
+    """Have the server started, if it is not up, while the caller goes on: whoever needs it next waits for less.
+
+    What is wrong with it is told to them.
+    """
+
+    def start() -> None:
+        with suppress(LeanOpsError, OSError):
+            server_url(settings)
+
+    threading.Thread(target=start, daemon=True).start()
 
 
 def stop(home: Home) -> bool:
