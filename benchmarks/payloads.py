@@ -15,7 +15,7 @@ from leanops.names import Layer, spark_table
 from leanops.raw.landing import land_file
 from leanops.settings import Settings
 from leanops.standardized.flatten_plan import FlattenPlan
-from leanops.standardized.transform import new_fields, paths_of, read_payloads
+from leanops.standardized.transform import new_fields, read_payloads
 from leanops_resources.catalog import LocalCatalog
 from leanops_resources.spark.server import stop
 from leanops_resources.spark.session import attach
@@ -39,7 +39,7 @@ def measure(folder: Path) -> Section:
     try:
         raw = spark.read.table(spark_table(Layer.RAW, "orders")).withColumn("topic", F.lit("orders"))
         sample = read_payloads(raw.limit(1000), {"orders": FlattenPlan()})
-        plan = FlattenPlan().extended(paths_of(new_fields(sample).collect()[0]["new_fields"]))
+        plan = FlattenPlan().extended(new_fields(sample))
         ways: dict[str, Callable[[], DataFrame]] = {
             "`from_json` into STRING fields (lax, changes numbers)": lambda: raw.select(
                 "message_id", F.from_json("json_payload", FLAT).alias("read")

@@ -29,6 +29,8 @@ from leanops.table_files import TableFile, table_files
 
 _TASK_BYTES, _TASK_FILES, _MOST_TASKS = 2**20, 200, 400
 
+_MOST_TOGETHER = 1_000_000
+
 ON_DAYS = "on days"
 
 RowFilter = Callable[[pa.Table], pa.ChunkedArray]
@@ -112,7 +114,7 @@ class _Read:
         told = {"topic": self.topic, "role": self.role, "file": file}
         there = {*self.columns.values()}
         columns = [
-            _repeated(told[each.name], rows.num_rows)
+            repeated(told[each.name], rows.num_rows)
             if each.name in told
             else self._list(rows, each.name)
             if each.name in self.lists
@@ -208,6 +210,15 @@ def _packed(scans: Sequence[Scan]) -> list[bytes]:
     return [pickle.dumps(task) for task in tasks]
 
 
+def together(rows: DataFrame, others: Iterable[Scan]) -> DataFrame:
+    """Rows with all those of a topic in one place: whatever groups them by topic, or within one, finds them there.
+
+    Unless many of the `others` among them are only looked up: these are better shared out.
+    """
+    looked_up = sum(task.file.record_count for scan in others for task in scan.files)
+    return rows.repartition("topic") if looked_up <= _MOST_TOGETHER else rows
+
+
 def lists_of(columns: Sequence[pa.Array], rows: int) -> pa.Array:
     """The values of columns of texts, row by row, as lists."""
     width = len(columns)
@@ -218,5 +229,6 @@ def lists_of(columns: Sequence[pa.Array], rows: int) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.concat_arrays(columns).take(pa.array(places)))
 
 
-def _repeated(text: str, times: int) -> pa.Array:
+def repeated(text: str, times: int) -> pa.Array:
+    """A text for each of so many rows."""
     return pa.repeat(pa.scalar(text, pa.string()), times)

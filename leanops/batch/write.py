@@ -17,11 +17,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from leanops.batch import blame
 from leanops.batch.blame import topic_blamed
 from leanops.batch.data_file import file_io, read_data_file
-from leanops.batch.topics import Outcome
+from leanops.batch.scan import repeated
+from leanops.checkpointed import checkpointed
 from leanops.data_files import DayFiles
 from leanops.names import SYSTEM_COLUMNS
 
@@ -110,23 +114,35 @@ def replace_rows(target: Target, rows: pa.Table, gone: Mapping[str, Sequence[int
 class RowWriter(Protocol[Result_co]):
     """Writes the rows of one topic, and reports what it has written."""
 
-    def write(self, rows: pa.Table) -> Result_co: ...
+    def write(self, rows: pa.Table) -> tuple[Result_co, pa.Table]:
+        """The report, and the rows that did not make it into the topic's own table."""
 
 
-def by_topic(rows: DataFrame, writers: Mapping[str, RowWriter[Result_co]]) -> dict[str, Outcome[Result_co]]:
-    """Bring the rows of each topic together in one worker, and what its writer reports of them here."""
-    seconds = blame.TOPIC_SECONDS
+def by_topic(
+    rows: DataFrame, writers: Mapping[str, RowWriter[Result_co]], refused: StructType
+) -> tuple[dict[str, Result_co], DataFrame]:
+    """Bring the rows of each topic together in one worker, whose writer reports of them.
+
+    Reports come here. The rows that a writer hands back, of all topics and in the columns `refused`, stay in Spark.
+    """
+    seconds, shape = blame.TOPIC_SECONDS, to_arrow_schema(refused)
     # Each by itself: a worker unpacks the writers of its own topics, and not those of all.
     packed = {topic: pickle.dumps(writer) for topic, writer in writers.items()}
 
     def work(topic: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
         name = topic[0].as_py()
         with topic_blamed(name, seconds):
-            report = pickle.loads(packed[name]).write(rows)  # noqa: S301 - our own, from above
-            return pa.table({"topic": [name], "report": pa.array([pickle.dumps(report)], pa.binary())})
+            report, others = pickle.loads(packed[name]).write(rows)  # noqa: S301 - our own, from above
+            first = pa.table({"report": pa.array([pickle.dumps(report)], pa.binary())})
+            found = pa.concat_tables([first, fitted(others, shape)], promote_options="default")
+            return found.add_column(0, "topic", repeated(name, found.num_rows))
 
-    reports = rows.groupBy("topic").applyInArrow(work, "topic string, report binary").collect()
-    return {row["topic"]: pickle.loads(row["report"]) for row in reports}  # noqa: S301 - our own workers'
+    columns = StructType([StructField("topic", StringType()), StructField("report", BinaryType()), *refused.fields])
+    # Apart from what led to it: it is asked twice, and files are written once.
+    done = checkpointed(rows.groupBy("topic").applyInArrow(work, columns))
+    reports = done.where(F.col("report").isNotNull()).select("topic", "report").collect()
+    found = {row["topic"]: pickle.loads(row["report"]) for row in reports}  # noqa: S301 - our own workers'
+    return found, done.where(F.col("report").isNull()).drop("report")
 
 
 def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -33,7 +33,7 @@ def error_changes(spark: SparkSession, planned: Sequence[Planned], rows: DataFra
     A message has one error: where somebody has doubled one of rows that are made anew, the oldest is left.
     """
     invalid = rows.transform(invalid_rows)
-    looked_at = [each for each in planned if each.lost is None or each.lost]
+    looked_at = [each for each in planned if is_looked_at(each)]
     if not looked_at:
         return invalid.select(*_COLUMNS, F.lit(False).alias("is_there"))
     known = _one_of_each(errors_of(spark, [each.topic for each in looked_at]))
@@ -53,6 +53,11 @@ def error_changes(spark: SparkSession, planned: Sequence[Planned], rows: DataFra
     )
     changed = both.where(is_invalid | is_resolved | is_doubled)
     return changed.select(error.alias("error"), is_there.alias("is_there")).select("error.*", "is_there")
+
+
+def is_looked_at(planned: Planned) -> bool:
+    """Whether errors of a topic may be there that change: a build that replaces nothing opens new ones only."""
+    return planned.lost is None or bool(planned.lost)
 
 
 def write_errors(changes: DataFrame, is_any_there: bool) -> None:

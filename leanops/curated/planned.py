@@ -122,7 +122,8 @@ class Planned:
 
     def writer(self) -> TopicWriter:
         files = () if self.part.is_whole else self.held.files
-        return TopicWriter(self.build.contract, Target.of(self.draft.table, files))
+        is_asked_by_key = self.lost is None and not self.part.is_whole
+        return TopicWriter(self.build.contract, Target.of(self.draft.table, files), is_asked_by_key)
 
 
 @dataclass(frozen=True)

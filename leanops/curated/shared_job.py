@@ -3,27 +3,29 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from leanops.batch.isolation import Jobs
-from leanops.batch.scan import read_tables
+from leanops.batch.scan import read_tables, together
 from leanops.batch.topics import Outcome, each_topic
 from leanops.batch.write import by_topic
 from leanops.checkpointed import checkpointed
 from leanops.curated.built import CuratedBuild
-from leanops.curated.errors import error_changes, write_errors
+from leanops.curated.errors import error_changes, is_looked_at, write_errors
 from leanops.curated.planned import HELD, LOST, Planned
-from leanops.curated.transform import ROW, validated
+from leanops.curated.table import KEY_COLUMNS
+from leanops.curated.transform import BROKEN, BROKEN_RULES, IS_INVALID, ROW, validated
 from leanops.curated.worker import Report
 from leanops.inventory import days_changed
 from leanops.slices import sized
 from leanops.table_files import file_day
 
-_HELD = ROW.__class__(
-    [each for each in ROW.fields if each.name in ("topic", "idempotency_key", "landing_seq", "publish_time")]
-)
+_HELD = StructType([ROW[name] for name in ("topic", "idempotency_key", "landing_seq", "publish_time")])
 _HELD = _HELD.add("role", "string").add("file", "string")
+_REFUSED = StructType([ROW[name] for name in KEY_COLUMNS])
+_REFUSED = _REFUSED.add(BROKEN, BROKEN_RULES).add(IS_INVALID, "boolean").add("contract_version", "integer")
 
 
 @dataclass(frozen=True)
@@ -48,31 +50,26 @@ class SharedJob:
         """Validate all rows, write the files of Curated, and commit the errors."""
         planned = [self.planned[topic] for topic in topics]
         source = read_tables(spark, [each.rows for each in planned], ROW)
-        # Apart from what led to it: each question that it is part of would plan all casts and rules again.
-        rows = checkpointed(validated(source, [each.binding for each in planned]))
-        gone = _gone(spark, planned, rows)
-        to_write = rows if gone is None else rows.unionByName(gone, allowMissingColumns=True)
-        if gone is None:
-            to_write = to_write.withColumn("file", F.lit(None).cast("string"))
-        reports: dict[str, Outcome[Report]] = {topic: Report() for topic in topics}
-        reports |= by_topic(to_write, {each.topic: each.writer() for each in planned})
-        return reports | self._write_errors(spark, planned, reports, rows)
+        rows = _with_gone(validated(source, [each.binding for each in planned]), planned)
+        found, refused = by_topic(rows, {each.topic: each.writer() for each in planned}, _REFUSED)
+        reports = {topic: found.get(topic, Report()) for topic in topics}
+        return reports | self._write_errors(spark, planned, reports, refused)
 
     def _write_errors(
-        self, spark: SparkSession, planned: Sequence[Planned], reports: Mapping[str, Outcome[Report]], rows: DataFrame
+        self, spark: SparkSession, planned: Sequence[Planned], reports: Mapping[str, Report], rows: DataFrame
     ) -> dict[str, Outcome[Report]]:
         """Change the errors, once it is certain that no other build has been faster. One that was writes none."""
-        invalid = {topic for topic, each in reports.items() if isinstance(each, Report) and each.invalid}
-        if not invalid and not any(each.lost is None or each.lost for each in planned):
-            return {}
-        changes = checkpointed(error_changes(spark, planned, rows))
-        changed = changes.groupBy("topic_name", "is_there").count().collect()
-        topics = sorted({row["topic_name"] for row in changed})
-        begun = each_topic([self.planned[topic] for topic in topics], lambda each: each.draft.begin())
+        changes = error_changes(spark, planned, rows)
+        replaces = {topic: False for topic, each in reports.items() if each.invalid}
+        if any(is_looked_at(each) for each in planned):
+            changes = checkpointed(changes)
+            found = changes.groupBy("topic_name").agg(F.max("is_there").alias("is_there")).collect()
+            replaces = {row["topic_name"]: row["is_there"] for row in found}
+        begun = each_topic([self.planned[topic] for topic in sorted(replaces)], lambda each: each.draft.begin())
         failed: dict[str, Outcome[Report]] = {topic: each for topic, each in begun.items() if each is not None}
-        if {*topics} - {*failed}:
-            own = changes.where(~F.col("topic_name").isin([*failed])) if failed else changes
-            write_errors(own, any(row["is_there"] for row in changed if row["topic_name"] not in failed))
+        if own := {*replaces} - {*failed}:
+            changes = changes.where(~F.col("topic_name").isin(sorted(failed))) if failed else changes
+            write_errors(changes, any(replaces[topic] for topic in own))
         return failed
 
     def _commit(self, planned: Planned, report: Report) -> CuratedBuild:
@@ -93,14 +90,15 @@ class SharedJob:
         )
 
 
-def _gone(spark: SparkSession, planned: Sequence[Planned], rows: DataFrame) -> DataFrame | None:
-    """The rows of the tables that give way: those that were lost, and those of records that are validated again."""
+def _with_gone(rows: DataFrame, planned: Sequence[Planned]) -> DataFrame:
+    """Validated rows, and those of the tables that give way: what was lost, and other versions of the same records."""
     scans = [each.held for each in planned if not each.part.is_whole and each.held.files]
     if not scans:
-        return None
-    held = read_tables(spark, scans, _HELD)
-    again = held.where(F.col("role") == HELD).join(
-        rows.select("topic", "idempotency_key"), ["topic", "idempotency_key"], "left_semi"
-    )
-    gone = held.where(F.col("role") == LOST).unionByName(again)
-    return gone.select("topic", "landing_seq", "file")
+        return together(rows.withColumn("file", F.lit(None).cast("string")), ())
+    both = together(rows.unionByName(read_tables(rows.sparkSession, scans, _HELD), allowMissingColumns=True), scans)
+    is_row, role = F.col("file").isNull(), F.col("role")
+    is_gone = role == LOST
+    if any(scan.role == HELD for scan in scans):
+        is_again = F.max(is_row).over(Window.partitionBy("topic", "idempotency_key"))
+        is_gone |= (role == HELD) & F.col("idempotency_key").isNotNull() & is_again
+    return both.withColumn("is_gone", is_gone).where(is_row | F.col("is_gone")).drop("role", "is_gone")

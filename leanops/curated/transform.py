@@ -42,7 +42,7 @@ ROW = (
 )
 """A row of Standardized: the texts of the envelope's columns, and of those that fill the contract's."""
 
-_RULE = "struct<column: string, rule: string, value: string>"
+BROKEN_RULES = ArrayType(StructType().add("column", StringType()).add("rule", StringType()).add("value", StringType()))
 _COLUMN = (
     "struct<name: string, kind: string, own_kind: string, is_string: boolean, cde: boolean, default: string, "
     "place: string, path: array<string>, fields: array<int>, below: array<int>>"
@@ -237,7 +237,7 @@ def _rules(cell: Column) -> Column:
             F.when(is_missing, _broken(column, "cde", text)),
             F.when(is_object | is_misfit, _broken(column, "type", shown)),
         )
-    ).cast(f"array<{_RULE}>")
+    ).cast(BROKEN_RULES)
 
 
 def _broken(column: Column, rule: str, value: Column) -> Column:

@@ -36,8 +36,11 @@ class TopicWriter:
 
     contract: Contract
     target: Target
+    hands_all_back: bool = False
+    """Whether the keys of valid rows are handed back too: errors of their records may be open."""
 
-    def write(self, rows: pa.Table) -> Report:
+    def write(self, rows: pa.Table) -> tuple[Report, pa.Table]:
+        """Report what happened to the rows, and hand back those that are invalid."""
         is_held = pc.is_valid(rows["file"])
         held, rows = rows.filter(is_held), rows.filter(pc.invert(is_held))
         invalid = rows.filter(rows["is_invalid"])
@@ -48,13 +51,14 @@ class TopicWriter:
             if row["landing_seq"] is not None:
                 gone.setdefault(row["file"], []).append(row["landing_seq"])
         rules = (f"{rule['column']}: {rule['rule']}" for each in invalid["broken_rules"].to_pylist() for rule in each)
-        return Report(
+        report = Report(
             replace_rows(self.target, typed_table(valid, self.contract), gone),
             rows.num_rows,
             invalid.num_rows,
             pc.max(rows["ingestion_ts"]).as_py(),
             dict(sorted(Counter(rules).items())),
         )
+        return report, rows if self.hands_all_back else invalid
 
 
 def typed_table(valid: pa.Table, contract: Contract) -> pa.Table:

@@ -23,7 +23,7 @@ from leanops.ops.drift_log import DRIFT_LOG, NEW_COLUMN
 from leanops.slices import Slice, sized
 from leanops.standardized.flatten_plan import FlatColumn, FlattenPlan, Path, path_from_text
 from leanops.standardized.table import flat_columns
-from leanops.standardized.transform import new_fields, paths_of, read_payloads
+from leanops.standardized.transform import new_fields, read_payloads
 from leanops.tables import find_table
 
 # Numbers as the strict casts have them, with their parts: before the point, behind it, and the exponent.
@@ -105,9 +105,7 @@ def _paths(messages: DataFrame, rows: int, known: Sequence[Path]) -> list[Path]:
     for part in parts:
         plan = _plan(paths)
         if not plan.is_full:
-            found = new_fields(_read(part, paths)).collect()
-            room = plan.cap - len(plan.columns)
-            paths += paths_of(found[0]["new_fields"][:room]) if found else ()
+            paths += new_fields(_read(part, paths))[: plan.cap - len(plan.columns)]
     return paths
 
 

@@ -30,7 +30,6 @@ from leanops.standardized.transform import (
     flat_rows,
     new_fields,
     parse_errors,
-    paths_of,
     read_payloads,
 )
 from leanops.tables import foreign_rows
@@ -115,8 +114,7 @@ class OwnJob:
         return self._extended(plan, first.join(copies, "landing_seq", "left_anti"))
 
     def _extended(self, plan: FlattenPlan, read: DataFrame) -> FlattenPlan:
-        found = new_fields(read).collect()
-        return plan.extended(paths_of(found[0]["new_fields"])) if found else plan
+        return plan.extended(new_fields(read))
 
     def _evolve(self, plan: FlattenPlan, grown: FlattenPlan) -> None:
         """A column for each new field, logged before it is there."""

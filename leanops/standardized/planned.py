@@ -15,13 +15,12 @@ from leanops.slices import Slice
 from leanops.standardized.built import StandardizedBuild
 from leanops.standardized.flatten_plan import FlattenPlan
 from leanops.standardized.table import ensure_standardized_table, is_mapped_by, plan_of
-from leanops.standardized.transform import MESSAGE_COLUMNS, STANDING
+from leanops.standardized.transform import COPY, HELD, MESSAGE_COLUMNS, STANDING
 from leanops.standardized.worker import TopicWriter
 from leanops.table_files import file_day
 
 REREAD = "All of RAW was read again: Standardized had been built by earlier rules, or for other fields of the contract."
 
-COPY, HELD = "copy", "held"
 _STANDING_COLUMNS = tuple(name for name in STANDING.names if name not in ("topic", "role", "file"))
 
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from leanops.batch.isolation import Jobs
-from leanops.batch.scan import ON_DAYS, read_tables
+from leanops.batch.scan import read_tables, together
 from leanops.batch.topics import Outcome, each_topic
 from leanops.batch.write import by_topic
 from leanops.checkpointed import checkpointed
@@ -18,19 +17,22 @@ from leanops.names import Layer, spark_table
 from leanops.ops.drift_log import log_drift
 from leanops.slices import sized
 from leanops.standardized.built import StandardizedBuild
-from leanops.standardized.planned import COPY, HELD, Planned
+from leanops.standardized.planned import Planned
 from leanops.standardized.table import mapping_of
 from leanops.standardized.transform import (
+    COPY,
+    HELD,
     MESSAGE,
     READ,
     RECORD_KEY,
+    REFUSED,
     STANDING,
     VERSION,
     Fate,
-    fates,
-    new_fields,
+    candidates,
     parse_errors,
     payload_reader,
+    with_fates,
 )
 from leanops.standardized.worker import FOREIGN, Report
 from leanops.table_files import file_day
@@ -62,61 +64,28 @@ class SharedJob:
         """Decide about all messages, write the files of Standardized, and commit the parse errors."""
         planned = [self.planned[topic] for topic in topics]
         reader = payload_reader({each.topic: each.plan for each in planned})
-        # Apart from what led to them: each question that they are part of would plan all of it again.
-        read = checkpointed(read_tables(spark, [each.messages for each in planned], MESSAGE, reader, READ))
-        standing = self._standing(spark, planned)
-        decided = checkpointed(fates(read, standing.get(COPY), standing.get(HELD)))
-        rows = _to_write(read, decided, self._foreign(planned, read, standing))
-        reports: dict[str, Outcome[Report]] = {topic: Report() for topic in topics}
-        reports |= by_topic(rows, {each.topic: each.writer() for each in planned})
-        return reports | self._write_parse_errors(reports, read, decided)
+        read = read_tables(spark, [each.messages for each in planned], MESSAGE, reader, READ)
+        rows = _with_fates(read, planned)
+        found, refused = by_topic(rows, {each.topic: each.writer() for each in planned}, REFUSED)
+        reports = {topic: found.get(topic, Report()) for topic in topics}
+        return reports | self._write_parse_errors(reports, refused)
 
-    def _standing(self, spark: SparkSession, planned: Sequence[Planned]) -> dict[str, DataFrame]:
-        scans = [scan for each in planned for scan in each.standing if scan.files]
-        if not scans:
-            return {}
-        copies = read_tables(spark, [scan for scan in scans if scan.role == COPY], STANDING)
-        held = read_tables(spark, [scan for scan in scans if scan.role == HELD], STANDING)
-        return {COPY: copies, HELD: held.where(F.col("role") == HELD), ON_DAYS: held.where(F.col("role") == ON_DAYS)}
-
-    def _foreign(
-        self, planned: Sequence[Planned], read: DataFrame, standing: Mapping[str, DataFrame]
-    ) -> DataFrame | None:
-        """Days are made anew among rows that RAW has just so. What others have displaced may lie on any day."""
-        topics = [each.topic for each in planned if each.part.days]
-        if not topics or not standing:
-            return None
-        held = standing[HELD].unionByName(standing[ON_DAYS]).where(F.col("topic").isin(topics))
-        place = ["topic", "landing_seq", *VERSION]
-        landed = read.select(*place).unionByName(standing[COPY].select(*place))
-        mine = read.select("topic", "landing_seq", RECORD_KEY)
-        is_other = (F.col("idempotency_key") != F.col(RECORD_KEY)) | F.col("idempotency_key").isNull()
-        names = ("topic", "message_id")
-        moved = held.join(landed, place, "left_anti").select(*names)
-        return moved.unionByName(held.join(mine, ["topic", "landing_seq"]).where(is_other).select(*names))
-
-    def _write_parse_errors(
-        self, reports: Mapping[str, Outcome[Report]], read: DataFrame, decided: DataFrame
-    ) -> dict[str, Outcome[Report]]:
+    def _write_parse_errors(self, reports: Mapping[str, Report], rows: DataFrame) -> dict[str, Outcome[Report]]:
         """Put these builds' parse errors in the place of those that earlier ones have left for the same messages.
 
         A build that could not be begun writes none.
         """
-        refused = {
-            topic for topic, each in reports.items() if isinstance(each, Report) and each.fates[Fate.PARSE_ERROR]
-        }
-        found = {topic for topic, each in reports.items() if isinstance(each, Report) and not each.foreign}
-        again = {topic for topic in found if self.planned[topic].is_repeated}
+        refused = {topic for topic, each in reports.items() if each.fates[Fate.PARSE_ERROR]}
+        again = {topic for topic, each in reports.items() if self.planned[topic].is_repeated and not each.foreign}
         begun = each_topic([self.planned[topic] for topic in sorted(refused | again)], lambda each: each.draft.begin())
         failed: dict[str, Outcome[Report]] = {topic: each for topic, each in begun.items() if each is not None}
-        is_refused = (F.col("fate") == Fate.PARSE_ERROR) & F.col("topic").isin(sorted(refused - {*failed}))
-        rows = read.join(decided.where(is_refused).select("topic", "landing_seq"), ["topic", "landing_seq"])
+        own = rows.where(~F.col("topic").isin(sorted(failed))) if failed else rows
         name = spark_table(Layer.PARSE_ERRORS, "")
         if again := again - {*failed}:
-            own = (f"(topic_name = '{topic}' AND {self.planned[topic].part.place})" for topic in sorted(again))
-            replace_rows(rows.transform(parse_errors), name, " OR ".join(own))
+            places = (f"(topic_name = '{topic}' AND {self.planned[topic].part.place})" for topic in sorted(again))
+            replace_rows(own.transform(parse_errors), name, " OR ".join(places))
         elif refused - {*failed}:
-            rows.transform(parse_errors).writeTo(name).append()
+            own.transform(parse_errors).writeTo(name).append()
         return failed
 
     def _commit(self, planned: Planned, report: Report) -> StandardizedBuild:
@@ -136,19 +105,31 @@ class SharedJob:
         )
 
 
-def _to_write(read: DataFrame, decided: DataFrame, foreign: DataFrame | None) -> DataFrame:
-    """All that workers have to know, topic by topic: every message with its fate, what is replaced, the new fields."""
-    own = decided.where(F.col("fate") != Fate.REPLACED).select("topic", "landing_seq", "fate")
-    # Most messages are written: the fates of the others fit into the memory of every worker.
-    messages = read.join(F.broadcast(own), ["topic", "landing_seq"], "left")
-    is_first = F.coalesce(F.col("fate") != Fate.DUPLICATE, F.lit(True))
-    is_written = F.col("fate").isNull()
-    kept = {name: F.when(is_written, F.col(name)) for name in ("texts", "json_payload")}
-    parts = [
-        messages.withColumns(kept),
-        decided.where(F.col("fate") == Fate.REPLACED),
-        messages.where(is_first).transform(new_fields),
-    ]
-    if foreign is not None:
-        parts.append(foreign.withColumn("fate", F.lit(FOREIGN)))
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+def _with_fates(read: DataFrame, planned: Sequence[Planned]) -> DataFrame:
+    """All that workers have to know, topic by topic: every message with its fate, and the rows that are replaced."""
+    standing = [scan for each in planned for scan in each.standing if scan.files]
+    scans = {role: [scan for scan in standing if scan.role == role] for role in (COPY, HELD)}
+    others = {role: read_tables(read.sparkSession, own, STANDING) for role, own in scans.items() if own}
+    rebuilt = [each.topic for each in planned if each.part.days]
+    if rebuilt and others:
+        # Each is asked for twice.
+        read, others = checkpointed(read), {role: checkpointed(each) for role, each in others.items()}
+    copies, held = others.get(COPY), others.get(HELD)
+    versions = held.where(F.col("role") == HELD) if held is not None else None
+    rows = together(candidates(read, copies, versions), standing).transform(with_fates)
+    if not rebuilt or held is None:
+        return rows
+    foreign = _foreign(held.where(F.col("topic").isin(rebuilt)), read, copies)
+    return rows.unionByName(foreign.withColumn("fate", F.lit(FOREIGN)), allowMissingColumns=True)
+
+
+def _foreign(held: DataFrame, read: DataFrame, copies: DataFrame | None) -> DataFrame:
+    """Days are made anew among rows that RAW has just so. What others have displaced may lie on any day."""
+    place = ["topic", "landing_seq", *VERSION]
+    landed = read.select(*place)
+    landed = landed if copies is None else landed.unionByName(copies.select(*place))
+    mine = read.select("topic", "landing_seq", RECORD_KEY)
+    is_other = (F.col("idempotency_key") != F.col(RECORD_KEY)) | F.col("idempotency_key").isNull()
+    names = ("topic", "message_id")
+    moved = held.join(landed, place, "left_anti").select(*names)
+    return moved.unionByName(held.join(mine, ["topic", "landing_seq"]).where(is_other).select(*names))

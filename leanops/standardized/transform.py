@@ -61,7 +61,19 @@ READ = (
 STANDING = StructType([*_MESSAGE.fields]).add("role", StringType()).add("file", StringType())
 """What a message's fate depends on beside the other new ones: where copies have landed, and which versions stand."""
 
+NEW, COPY, HELD = "new", "copy", "held"
+"""What rows are to a build: its messages, others that have landed, and what the table holds."""
+
+REFUSED = (
+    StructType([*MESSAGE.fields[1:]])
+    .add("error_kind", StringType())
+    .add("error_reason", StringType())
+    .add("error_position", IntegerType())
+)
+"""A message that could not be read, beside its topic."""
+
 _ARROW = to_arrow_schema(READ)
+_PLACE = StructType().add("field", StringType()).add("landing_seq", LongType()).add("place", IntegerType())
 
 
 class Fate(StrEnum):
@@ -119,53 +131,82 @@ def read_messages(messages: pa.Table, plan: FlattenPlan) -> pa.Table:
     return pa.table(columns).select(_ARROW.names).cast(_ARROW)
 
 
-def fates(messages: DataFrame, copies: DataFrame | None, held: DataFrame | None) -> DataFrame:
-    """What happens to each message that is not written, and which rows of the tables are replaced.
+def candidates(messages: DataFrame, copies: DataFrame | None, held: DataFrame | None) -> DataFrame:
+    """All that the fates of messages depend on, told apart by their roles.
 
-    FIFO: of the copies of one message the first to land counts; `copies` are those that landed outside of `messages`.
-    LIFO: of the versions of one record the latest by publish_time, ingestion_ts and message_id counts; `held` are
-    those that the tables hold, each with its file.
+    `copies` are messages that landed outside of `messages`; `held` are the versions that the tables hold, each with its
+    file.
     """
-    mine = messages.select(
-        "topic", "landing_seq", *VERSION, RECORD_KEY, F.col("error_kind").isNotNull().alias("is_refused")
-    ).withColumn("is_new", F.lit(True))
-    everywhere = mine
+    found = messages.withColumns({"role": F.lit(NEW), "file": F.lit(None).cast("string")})
     if copies is not None:
-        others = copies.select("topic", "landing_seq", "message_id")
-        everywhere = mine.unionByName(others, allowMissingColumns=True)
-    first = F.min("landing_seq").over(Window.partitionBy("topic", "message_id"))
-    told_apart = everywhere.withColumn("is_copy", F.col("landing_seq") > first)
-    if copies is not None:
-        told_apart = told_apart.where("is_new")
-    versions = told_apart.withColumn("counts", ~F.col("is_copy") & ~F.col("is_refused"))
+        others = copies.select("topic", "landing_seq", *VERSION, F.lit(COPY).alias("role"))
+        found = found.unionByName(others, allowMissingColumns=True)
     if held is not None:
-        theirs = held.select("topic", "landing_seq", *VERSION, F.col("idempotency_key").alias(RECORD_KEY), "file")
-        versions = versions.unionByName(theirs.withColumn("counts", F.lit(True)), allowMissingColumns=True)
-    else:
-        versions = versions.withColumn("file", F.lit(None).cast("string"))
-    latest_first = [*(F.desc(name) for name in VERSION), F.desc_nulls_last("is_new")]
+        key = F.col("idempotency_key").alias(RECORD_KEY)
+        theirs = held.select("topic", "landing_seq", *VERSION, key, "file", F.lit(HELD).alias("role"))
+        found = found.unionByName(theirs, allowMissingColumns=True)
+    return found
+
+
+def with_fates(rows: DataFrame) -> DataFrame:
+    """Messages, each with its fate where it is not written, and the rows of the tables that are replaced.
+
+    FIFO: of the copies of one message the first to land counts. LIFO: of the versions of one record the latest by
+    publish_time, ingestion_ts and message_id counts.
+    """
+    is_new, is_held = F.col("role") == NEW, F.col("role") == HELD
+    first = F.min(F.when(~is_held, F.col("landing_seq"))).over(Window.partitionBy("topic", "message_id"))
+    told_apart = rows.withColumn("is_copy", ~is_held & (F.col("landing_seq") > first)).where(F.col("role") != COPY)
+    counts = is_held | (~F.col("is_copy") & F.col("error_kind").isNull())
+    latest_first = [*(F.desc(name) for name in VERSION), is_new.desc()]
     rank = F.row_number().over(Window.partitionBy("topic", RECORD_KEY, "counts").orderBy(*latest_first))
     fate = (
         F.when(F.col("is_copy"), Fate.DUPLICATE)
-        .when(F.col("is_refused"), Fate.PARSE_ERROR)
-        .when(F.col("rank") > 1, F.when(F.col("is_new"), Fate.SUPERSEDED).otherwise(Fate.REPLACED))
+        .when(F.col("error_kind").isNotNull(), Fate.PARSE_ERROR)
+        .when(F.col("rank") > 1, F.when(is_new, Fate.SUPERSEDED).otherwise(Fate.REPLACED))
     )
-    decided = versions.withColumn("rank", rank).select("topic", "landing_seq", "message_id", fate.alias("fate"), "file")
-    return decided.where("fate IS NOT NULL")
+    decided = told_apart.withColumn("counts", counts).withColumn("rank", rank).withColumn("fate", fate)
+    return decided.where(is_new | F.col("fate").isNotNull()).drop("is_copy", "counts", "rank")
 
 
-def new_fields(read: DataFrame) -> DataFrame:
-    """The fields of each topic that its plan does not know and has room for, in the order in which they landed."""
-    path = F.posexplode(F.split("new_paths", "\n")).alias("place", "path")
-    places = read.where(F.col("new_paths").isNotNull()).select("topic", "landing_seq", path)
-    first = places.groupBy("topic", "path").agg(F.min(F.struct("landing_seq", "place")).alias("first"))
-    in_order = F.array_sort(F.collect_list(F.struct("first", "path")))
-    return first.groupBy("topic").agg(F.transform(in_order, lambda each: each["path"]).alias("new_fields"))
+def fates(messages: DataFrame, copies: DataFrame | None, held: DataFrame | None) -> DataFrame:
+    """The fates alone: of each message that is not written, and of the rows of the tables that are replaced."""
+    narrow = messages.select("topic", "landing_seq", *VERSION, RECORD_KEY, "error_kind")
+    decided = candidates(narrow, copies, held).transform(with_fates).where(F.col("fate").isNotNull())
+    return decided.select("topic", "landing_seq", "message_id", "fate", "file")
 
 
-def paths_of(fields: Iterable[str]) -> list[Path]:
-    """Such fields as paths."""
-    return [path_from_text(text.removeprefix(BOUND_MARK)) for text in fields]
+def first_places(messages: pa.Table) -> dict[str, tuple[int, int]]:
+    """Where each field that the plan does not know, and has room for, stands first: by landing, and in its payload."""
+    texts = messages.select(["new_paths", "landing_seq"]).filter(pc.is_valid(messages["new_paths"]))
+    firsts = texts.group_by("new_paths").aggregate([("landing_seq", "min")]).sort_by("landing_seq_min")
+    places: dict[str, tuple[int, int]] = {}
+    for text, seq in zip(firsts["new_paths"].to_pylist(), firsts["landing_seq_min"].to_pylist(), strict=True):
+        for place, field in enumerate(text.split("\n")):
+            places.setdefault(field, (seq, place))
+    return places
+
+
+def in_landing_order(places: Mapping[str, tuple[int, int]]) -> list[Path]:
+    """Fields in the order in which they landed, as paths."""
+    return [path_from_text(field.removeprefix(BOUND_MARK)) for field in sorted(places, key=places.__getitem__)]
+
+
+def new_fields(read: DataFrame) -> list[Path]:
+    """The fields of one topic that its plan does not know and has room for, in the order in which they landed."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            found = first_places(pa.Table.from_batches([batch]))
+            seqs, places = zip(*found.values(), strict=True) if found else ((), ())
+            yield pa.record_batch(
+                [pa.array([*found], pa.string()), pa.array(seqs, pa.int64()), pa.array(places, pa.int32())],
+                list(_PLACE.names),
+            )
+
+    places = read.select("new_paths", "landing_seq").mapInArrow(work, _PLACE)
+    firsts = places.groupBy("field").agg(F.min(F.struct("landing_seq", "place")).alias("first")).collect()
+    return in_landing_order({row["field"]: tuple(row["first"]) for row in firsts})
 
 
 def parse_errors(refused: DataFrame) -> DataFrame:

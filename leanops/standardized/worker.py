@@ -16,7 +16,15 @@ from leanops.batch.write import Target, Written, list_columns, replace_rows
 from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN
 from leanops.standardized.flatten_plan import FlatColumn, FlattenPlan
 from leanops.standardized.table import new_fields
-from leanops.standardized.transform import RECORD_KEY, VERSION, Fate, paths_of, read_messages
+from leanops.standardized.transform import (
+    NEW,
+    RECORD_KEY,
+    VERSION,
+    Fate,
+    first_places,
+    in_landing_order,
+    read_messages,
+)
 
 FOREIGN = "foreign"
 """In the place of a fate: a row of the table that RAW does not have so."""
@@ -44,33 +52,33 @@ class TopicWriter:
     plan: FlattenPlan
     target: Target
 
-    def write(self, rows: pa.Table) -> Report:
-        is_message = pc.and_(pc.is_valid(rows["message_id"]), pc.is_null(rows["file"]))
-        fate = pc.fill_null(rows["fate"], "")
-        replaced = rows.filter(pc.equal(fate, Fate.REPLACED))
+    def write(self, rows: pa.Table) -> tuple[Report, pa.Table]:
+        """Report what happened to the messages, and hand back those that could not be read."""
+        is_new, fate = pc.equal(rows["role"], NEW), pc.fill_null(rows["fate"], "")
+        messages, replaced = rows.filter(is_new), rows.filter(pc.equal(fate, Fate.REPLACED))
+        refused = rows.filter(pc.equal(fate, Fate.PARSE_ERROR))
         foreign = [*rows.filter(pc.equal(fate, FOREIGN))["message_id"].to_pylist()]
         foreign += replaced.filter(pc.is_null(replaced["landing_seq"]))["message_id"].to_pylist()
         if foreign:
-            return Report(foreign=foreign[0])
-        messages = rows.filter(pc.and_(is_message, pc.not_equal(fate, Fate.REPLACED)))
-        found = rows["new_fields"].drop_null().to_pylist()
-        plan = self.plan.extended(paths_of(found[0])) if found else self.plan
+            return Report(foreign=foreign[0]), refused.slice(0, 0)
+        firsts = rows.filter(pc.and_(is_new, pc.not_equal(fate, Fate.DUPLICATE)))
+        plan = self.plan.extended(in_landing_order(first_places(firsts)))
         new = plan.columns[len(self.plan.columns) :]
         fields = new_fields(self.target.schema, self.target.metadata.last_column_id, new)
         schema = Schema(*self.target.schema.fields, *fields, schema_id=self.target.schema.schema_id + bool(fields))
         written = messages.filter(pc.is_null(messages["fate"])).sort_by("landing_seq")
-        counts = Counter(each for each in rows["fate"].to_pylist() if each)
         gone: dict[str, list[int]] = {}
         for row in replaced.select(["file", "landing_seq"]).to_pylist():
             gone.setdefault(row["file"], []).append(row["landing_seq"])
-        return Report(
+        report = Report(
             replace_rows(self.target.with_schema(schema), flat_table(written, self.plan, plan), gone),
             messages.num_rows,
-            counts,
+            Counter(rows["fate"].drop_null().to_pylist()),
             pc.max(messages["ingestion_ts"]).as_py(),
             new,
             fields,
         )
+        return report, refused
 
 
 def flat_table(read: pa.Table, plan: FlattenPlan, grown: FlattenPlan) -> pa.Table:
