@@ -1,14 +1,40 @@
 """Dagster's event log, with connections that are used again."""
 
+import sqlite3
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
 import pytest
 import sqlalchemy as db
-from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent, DagsterEventBatchMetadata
+from dagster import DagsterEventType as Kind
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationPlanned,
+    AssetCheckEvaluationTargetMaterializationData,
+)
+from dagster._core.definitions.asset_health.asset_health import AssetHealthStatus
+from dagster._core.definitions.events import (
+    AssetMaterializationFailure,
+    AssetMaterializationFailureReason,
+    AssetMaterializationFailureType,
+)
+from dagster._core.definitions.freshness import FreshnessState, FreshnessStateChange
+from dagster._core.definitions.partitions.subset import DefaultPartitionsSubset
+from dagster._core.events import (
+    AssetFailedToMaterializeData,
+    AssetHealthChangedData,
+    AssetMaterializationPlannedData,
+    AssetObservationData,
+    AssetWipedData,
+    DagsterEvent,
+    DagsterEventBatchMetadata,
+    StepMaterializationData,
+)
 from dagster._core.events.log import EventLogEntry
+from dagster._core.execution.plan.objects import StepSuccessData
+from dagster._core.execution.plan.outputs import StepOutputData, StepOutputHandle
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 from sqlalchemy.exc import OperationalError
 
@@ -163,9 +189,134 @@ def test_a_batch_of_events_is_stored_whole_or_not_at_all(instance: dg.DagsterIns
     assert len(instance.all_logs(run.run_id)) == 3
 
 
-def test_every_table_of_assets_has_the_columns_that_dagster_would_look_for(instance: dg.DagsterInstance) -> None:
-    """Where Dagster calls this otherwise, or has tables without them, our answer is not asked for, or wrong."""
-    log = instance.event_log_storage
-    assert isinstance(log, SqliteEventLog)
-    with log.index_connection() as connection:
-        assert SqliteEventLogStorage._has_asset_key_index_cols_on_connection(log, connection)
+def logged(
+    kind: dg.DagsterEventType | None, data: object = None, *, run_id: str = "run-1", at: float = 0.5, text: str = ""
+) -> EventLogEntry:
+    """An event, or without a kind a line, as it comes to be stored."""
+    event = kind and DagsterEvent(Kind.STEP_START.value, "job", step_key="step")._replace(
+        event_type_value=kind.value, event_specific_data=data
+    )
+    return EventLogEntry(None, 10, text, run_id, 1_790_000_000.0 + at, step_key="step", dagster_event=event)
+
+
+def materialised(asset: str, day: str | None = None, run_id: str = "run-1", at: float = 1.5) -> EventLogEntry:
+    tags = {"dagster/data_version": "v1", "mine": "not_indexed"} if day else None
+    made = dg.AssetMaterialization(asset, partition=day, metadata={"said": "ö" * 99}, tags=tags)
+    return logged(Kind.ASSET_MATERIALIZATION, StepMaterializationData(made), run_id=run_id, at=at)
+
+
+def observed(asset: str, at: float) -> EventLogEntry:
+    seen = dg.AssetObservation(asset, partition="2026-01-15", tags={"dagster/data_version": "v2"})
+    return logged(Kind.ASSET_OBSERVATION, AssetObservationData(seen), at=at)
+
+
+def evaluated(name: str, day: str | None = None, *, passed: bool = True, run_id: str = "run-1") -> EventLogEntry:
+    target = AssetCheckEvaluationTargetMaterializationData(storage_id=7, run_id="run-0", timestamp=3.5) if day else None
+    said = dg.AssetCheckEvaluation(
+        asset_key=dg.AssetKey("a"), check_name=name, passed=passed, partition=day, target_materialization_data=target
+    )
+    return logged(Kind.ASSET_CHECK_EVALUATION, said, run_id=run_id, at=4.25)
+
+
+def check_planned(name: str, *days: str) -> EventLogEntry:
+    subset = DefaultPartitionsSubset(set(days)) if days else None
+    said = AssetCheckEvaluationPlanned(asset_key=dg.AssetKey("a"), check_name=name, partitions_subset=subset)
+    return logged(Kind.ASSET_CHECK_EVALUATION_PLANNED, said)
+
+
+def output(name: str) -> EventLogEntry:
+    return logged(Kind.STEP_OUTPUT, StepOutputData(StepOutputHandle("step", name)))
+
+
+def of_a_run() -> list[EventLogEntry]:
+    """Events in all ways that leave something else behind."""
+    return [
+        logged(Kind.RUN_ENQUEUED),
+        *planned(dg.DagsterRun("job", run_id="run-1"), 3),
+        check_planned("fits"),
+        check_planned("by_day", "2026-01-15", "2026-01-16"),
+        logged(Kind.RUN_START),
+        logged(None, text="a line"),
+        logged(Kind.STEP_START),
+        evaluated("unplanned"),
+        check_planned("late"),
+        evaluated("unplanned", passed=False),
+        evaluated("unplanned", "2026-01-15"),
+        output("a"),
+        materialised("b", at=9.125),
+        materialised("a", "2026-01-15", at=2.5),
+        materialised("a", "2026-01-16", at=1.5),
+        observed("a", at=3.5),
+        observed("only_observed", at=3.75),
+        evaluated("fits"),
+        evaluated("by_day", "2026-01-16", passed=False),
+        logged(Kind.STEP_SUCCESS, StepSuccessData(12.5)),
+        logged(Kind.RUN_SUCCESS),
+    ]
+
+
+def tables(folder: Path) -> dict[str, list[tuple[object, ...]]]:
+    """All rows of all files, but for the time at which SQLite got them."""
+    found = {}
+    for file in folder.glob("*.db"):
+        with closing(sqlite3.connect(file)) as connection:
+            for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                columns = [str(name) for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")]
+                kept = ", ".join(f'"{name}"' for name in columns if name not in _TIMES)
+                found[f"{file.name}: {table}"] = connection.execute(f"SELECT {kept} FROM {table}").fetchall()
+    return found
+
+
+_TIMES = {"create_timestamp", "migration_completed"}
+
+
+def stored_by_dagster(folder: Path, events: list[EventLogEntry]) -> dict[str, list[tuple[object, ...]]]:
+    log = SqliteEventLogStorage(str(folder))
+    for event in events:
+        log.store_event(event)
+    return tables(folder)
+
+
+@pytest.mark.parametrize("size", [1, 5, 50])
+def test_a_batch_leaves_what_dagster_leaves_that_stores_its_events_one_by_one(size: int, tmp_path: Path) -> None:
+    earlier = [event._replace(run_id="run-0") for event in of_a_run()]
+    runless = [evaluated("fits", run_id=""), materialised("c", run_id=""), evaluated("fits", run_id="")]
+    log = SqliteEventLog(str(tmp_path / "ours"))
+    for events in (earlier, runless, of_a_run()):
+        for start in range(0, len(events), size):
+            log.store_event_batch(events[start : start + size])
+    expected = stored_by_dagster(tmp_path / "dagster", [*earlier, *runless, *of_a_run()])
+    assert tables(tmp_path / "ours") == expected
+
+
+A = dg.AssetKey("a")
+DATA = {
+    Kind.ASSET_MATERIALIZATION: StepMaterializationData(dg.AssetMaterialization(A)),
+    Kind.ASSET_OBSERVATION: AssetObservationData(dg.AssetObservation(A)),
+    Kind.ASSET_MATERIALIZATION_PLANNED: AssetMaterializationPlannedData(A),
+    Kind.ASSET_FAILED_TO_MATERIALIZE: AssetFailedToMaterializeData(
+        AssetMaterializationFailure(
+            asset_key=A,
+            failure_type=AssetMaterializationFailureType.FAILED,
+            reason=AssetMaterializationFailureReason.FAILED_TO_MATERIALIZE,
+        )
+    ),
+    Kind.ASSET_CHECK_EVALUATION: evaluated("fits").get_dagster_event().event_specific_data,
+    Kind.ASSET_CHECK_EVALUATION_PLANNED: check_planned("fits").get_dagster_event().event_specific_data,
+    Kind.ASSET_HEALTH_CHANGED: AssetHealthChangedData(
+        asset_key=A, previous_health_state=AssetHealthStatus.HEALTHY, new_health_state=AssetHealthStatus.WARNING
+    ),
+    Kind.ASSET_WIPED: AssetWipedData(asset_key=A, partition_keys=None),
+    Kind.FRESHNESS_STATE_CHANGE: FreshnessStateChange(
+        key=A, new_state=FreshnessState.FAIL, previous_state=FreshnessState.PASS, state_change_timestamp=1.5
+    ),
+}
+
+
+def test_every_kind_of_event_is_stored_as_dagster_stores_it(tmp_path: Path) -> None:
+    """A kind that is new in Dagster comes here by itself."""
+    events = [logged(kind, DATA.get(kind), at=at) for at, kind in enumerate(Kind)]
+    log = SqliteEventLog(str(tmp_path / "ours"))
+    for event in events:
+        log.store_event_batch([event])
+    assert tables(tmp_path / "ours") == stored_by_dagster(tmp_path / "dagster", events)
