@@ -1,10 +1,16 @@
 """Dagster's event log, with connections that are used again."""
 
+import errno
 import sqlite3
+import subprocess
+import sys
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
@@ -36,8 +42,10 @@ from dagster._core.events.log import EventLogEntry
 from dagster._core.execution.plan.objects import StepSuccessData
 from dagster._core.execution.plan.outputs import StepOutputData, StepOutputHandle
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+from dagster_shared.serdes.errors import SerializationError
 from sqlalchemy.exc import OperationalError
 
+from leanops.errors import DiskFull
 from leanops.home import Home
 from leanops_assets.instance import dagster_instance
 from leanops_resources.event_log import SqliteEventLog
@@ -289,6 +297,14 @@ def test_a_batch_leaves_what_dagster_leaves_that_stores_its_events_one_by_one(si
     assert tables(tmp_path / "ours") == expected
 
 
+def test_events_that_wait_leave_what_dagster_leaves(tmp_path: Path) -> None:
+    of_two_runs = [event._replace(run_id=run_id) for event in of_a_run()[-9:] for run_id in ("run-0", "run-1")]
+    log = SqliteEventLog(str(tmp_path / "ours"))
+    for event in [*of_a_run(), *of_two_runs]:
+        log.store_event(event)
+    assert tables(tmp_path / "ours") == stored_by_dagster(tmp_path / "dagster", [*of_a_run(), *of_two_runs])
+
+
 A = dg.AssetKey("a")
 DATA = {
     Kind.ASSET_MATERIALIZATION: StepMaterializationData(dg.AssetMaterialization(A)),
@@ -320,3 +336,167 @@ def test_every_kind_of_event_is_stored_as_dagster_stores_it(tmp_path: Path) -> N
     for event in events:
         log.store_event_batch([event])
     assert tables(tmp_path / "ours") == stored_by_dagster(tmp_path / "dagster", events)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[SqliteEventLog]:
+    made = SqliteEventLog(str(tmp_path / "log"))
+    yield made
+    made.dispose()
+
+
+def in_the_file(log: SqliteEventLog, run_id: str = "run-1") -> int:
+    """How many events of a run another process finds."""
+    with closing(sqlite3.connect(log.path_for_shard(run_id))) as connection:
+        return int(connection.execute("SELECT count(*) FROM event_logs").fetchone()[0])
+
+
+START, LINE = logged(Kind.STEP_START), logged(None, text="a line")
+
+
+@pytest.fixture
+def waiting_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leanops_resources.event_log._LONGEST_WAIT", 600)
+
+
+@pytest.mark.usefixtures("waiting_long")
+def test_events_of_a_step_wait_for_one_that_may_not(log: SqliteEventLog) -> None:
+    log.store_event(LINE)
+    for event in (START, materialised("a"), evaluated("fits")):
+        log.store_event(event)
+    assert in_the_file(log) == 1
+    log.store_event(LINE)
+    assert in_the_file(log) == 5
+    assert [event.dagster_event_type for event in log.get_logs_for_run("run-1")] == [
+        None,
+        Kind.STEP_START,
+        Kind.ASSET_MATERIALIZATION,
+        Kind.ASSET_CHECK_EVALUATION,
+        None,
+    ]
+
+
+@pytest.mark.usefixtures("waiting_long")
+def test_no_more_than_some_events_wait(log: SqliteEventLog) -> None:
+    log.store_event(LINE)
+    for _ in range(450):
+        log.store_event(START)
+    assert in_the_file(log) == 401
+
+
+@pytest.mark.usefixtures("waiting_long")
+def test_whoever_reads_sees_what_was_stored_before(log: SqliteEventLog) -> None:
+    log.store_event(materialised("a", "2026-01-15"))
+    assert log.get_materialized_partitions(A) == {"2026-01-15"}
+    log.store_event(START)
+    assert len(log.get_logs_for_run("run-1")) == 2
+
+
+@pytest.mark.usefixtures("waiting_long")
+def test_what_is_reported_without_a_step_does_not_wait(instance: dg.DagsterInstance) -> None:
+    log = instance.event_log_storage
+    assert isinstance(log, SqliteEventLog)
+    instance.report_runless_asset_event(dg.AssetMaterialization(A))
+    assert in_the_file(log, "") == 1
+
+
+@pytest.mark.usefixtures("waiting_long")
+def test_what_waits_is_stored_when_the_log_is_disposed_of(log: SqliteEventLog) -> None:
+    log.store_event(START)
+    log.dispose()
+    assert in_the_file(log) == 1
+
+
+def eventually(found: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 20
+    while not found() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found()
+
+
+def test_a_long_step_is_seen_to_begin(log: SqliteEventLog) -> None:
+    log.store_event(LINE)
+    log.store_event(START)
+    assert eventually(lambda: in_the_file(log) == 2)
+
+
+def test_threads_may_store_and_read_at_once(log: SqliteEventLog) -> None:
+    def store(number: int) -> None:
+        for each in range(40):
+            log.store_event(START._replace(user_message=f"{number}/{each}"))
+            if each % 10 == 0:
+                log.get_logs_for_run("run-1")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(store, range(4)))
+    said = [event.user_message for event in log.get_logs_for_run("run-1")]
+    assert len(said) == 160
+    for number in range(4):
+        assert [each for each in said if each.startswith(f"{number}/")] == [f"{number}/{each}" for each in range(40)]
+
+
+def test_at_its_end_a_process_stores_what_waits_in_it_but_not_what_waited_when_it_was_forked(tmp_path: Path) -> None:
+    code = """
+import os, sys
+from leanops_resources import event_log
+from tests.unit.test_event_log import START
+event_log._LONGEST_WAIT = 600
+log = event_log.SqliteEventLog(sys.argv[1])
+log.store_event(START)
+if child := os.fork():
+    os.waitpid(child, 0)
+else:
+    log.store_event(START._replace(run_id="run-2"))
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    log = SqliteEventLog(str(tmp_path))
+    assert (in_the_file(log), in_the_file(log, "run-2")) == (1, 1)
+
+
+def unfit() -> EventLogEntry:
+    return START._replace(user_message=object())  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("waiting_long")
+def test_an_event_that_cannot_be_stored_is_told_and_the_others_are_stored(log: SqliteEventLog) -> None:
+    log.store_event(START)
+    log.store_event(unfit())
+    with pytest.raises(SerializationError):
+        log.store_event(LINE)
+    assert len(log.get_logs_for_run("run-1")) == 2
+
+
+@pytest.mark.parametrize(
+    "use", [lambda log: log.store_event(START), lambda log: log.get_maximum_record_id()], ids=["stores", "reads"]
+)
+def test_a_fault_that_nobody_waited_for_is_told_to_the_next(
+    log: SqliteEventLog, use: Callable[[SqliteEventLog], None]
+) -> None:
+    log.store_event(unfit())
+    assert eventually(lambda: log._fault is not None)
+    with pytest.raises(SerializationError):
+        use(log)
+    log.store_event(LINE)
+
+
+@pytest.mark.usefixtures("waiting_long")
+def test_what_finds_no_room_goes_on_waiting(log: SqliteEventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.store_event(START)
+    with monkeypatch.context() as full:
+        full.setattr(log, "_mirror", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        with pytest.raises(DiskFull):
+            log.store_event(logged(Kind.RUN_START))
+    assert [event.dagster_event_type for event in log.get_logs_for_run("run-1")] == [Kind.STEP_START, Kind.RUN_START]
+
+
+def test_a_check_that_was_planned_twice_is_a_fault_as_it_is_to_dagster(log: SqliteEventLog, tmp_path: Path) -> None:
+    theirs = SqliteEventLogStorage(str(tmp_path / "dagster"))
+    for each in (log, theirs):
+        for event in (check_planned("fits"), check_planned("fits"), START):
+            each.store_event(event)
+    with pytest.raises(dg.DagsterInvariantViolationError):
+        theirs.store_event(evaluated("fits"))
+    log.store_event(evaluated("fits"))
+    with pytest.raises(dg.DagsterInvariantViolationError):
+        log.flush()
+    assert tables(tmp_path / "log") == tables(tmp_path / "dagster")
