@@ -226,6 +226,9 @@ class SqliteEventLog(SqliteEventLogStorage):
             run.execute(SqlEventLogStorageTable.insert(), [row.columns for row in rows])
             if mirrored:
                 self._mirror(index, mirrored)
+        # Dagster watches this file, if it is still there, while what is stored goes to that of its write-ahead log.
+        with suppress(FileNotFoundError):
+            os.utime(self.path_for_shard(run_id))
 
     def _row(self, event: EventLogEntry) -> _Row:
         columns = self._event_to_row(event)

@@ -500,3 +500,11 @@ def test_a_check_that_was_planned_twice_is_a_fault_as_it_is_to_dagster(log: Sqli
     with pytest.raises(dg.DagsterInvariantViolationError):
         log.flush()
     assert tables(tmp_path / "log") == tables(tmp_path / "dagster")
+
+
+def test_a_run_is_watched_while_another_logs_it(log: SqliteEventLog, tmp_path: Path) -> None:
+    log.store_event(LINE)
+    seen: list[str] = []
+    log.watch("run-1", None, lambda event, _: seen.append(event.user_message))
+    SqliteEventLog(str(tmp_path / "log")).store_event(LINE._replace(user_message="said elsewhere"))
+    assert eventually(lambda: seen == ["a line", "said elsewhere"])
