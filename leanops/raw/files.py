@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from leanops.data_files import DayFiles
 from leanops.raw.table import RAW_SCHEMA
+from leanops.table_files import note_files
 from leanops.tables import without_retries
 
 ARROW_SCHEMA = schema_to_pyarrow(RAW_SCHEMA)
@@ -54,6 +55,7 @@ class RawFiles:
         `CommitFailedException` when somebody has committed since the table was loaded.
         """
         without_retries(self._table)
+        base = self._table.current_snapshot()
         self._is_committing = True
         with self._table.transaction() as transaction:
             update = transaction.update_snapshot(snapshot_properties=dict(properties))
@@ -62,4 +64,5 @@ class RawFiles:
                     change.delete_data_file(file)
                 for file in written:
                     change.append_data_file(file)
+        note_files(self._table, base.snapshot_id if base else None, replaced, written)
         return change.snapshot_id

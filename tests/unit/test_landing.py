@@ -22,6 +22,7 @@ from leanops.raw import landing
 from leanops.raw.files import RawFiles
 from leanops.raw.landing import Landed, land_file
 from leanops.raw.table import ensure_raw_table, landings, last_landing_seq
+from leanops.table_files import _kept, table_files
 from leanops_resources.catalog import LocalCatalog
 
 from .conftest import PROCESSES, InProcesses, NoRoomBeyond, Together
@@ -441,3 +442,23 @@ def test_a_table_tells_how_many_rows_it_holds_and_when_they_landed(catalog: Cata
         land(write(GOOD))
     commits = [datetime.fromtimestamp(each.timestamp_ms / 1000, UTC) for each in raw(catalog).snapshots()]
     assert (row_count(raw(catalog)), landings(raw(catalog))) == (6, commits)
+
+
+def test_the_files_of_landings_are_known_without_a_manifest_being_read(
+    catalog: Catalog, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = date(2025, 3, 2)
+    for lines in (GOOD, [envelope("m4", day=later), envelope("m5")]):
+        land_file(catalog, "orders", write(lines), FIRST_DAY)
+    raw = ensure_raw_table(catalog, "orders")
+    with monkeypatch.context() as patched:
+        patched.setattr(Table, "scan", None)
+        known = table_files(raw)
+    _kept.clear()
+    read = table_files(raw)
+    assert len(read) == 3
+    by_path = [
+        {each.file.file_path: (each.day, each.file.record_count, each.first_seq, each.last_seq) for each in files}
+        for files in (known, read)
+    ]
+    assert by_path[0] == by_path[1]
