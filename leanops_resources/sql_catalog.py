@@ -22,7 +22,7 @@ from sqlalchemy import Select, bindparam, select
 
 from leanops.recent import Recent
 
-_kept: Recent[str, TableMetadata] = Recent(512)
+_kept: Recent[str, TableMetadata] = Recent(2048)
 """Metadata by its place."""
 
 # Of several who commit at once all but the first find old metadata removed already, which is no news.
