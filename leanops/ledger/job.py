@@ -17,7 +17,7 @@ from leanops.batch.isolation import Jobs
 from leanops.batch.topics import Outcome, each_topic
 from leanops.checkpointed import checkpointed
 from leanops.ledger.account import SHOWN
-from leanops.ledger.planned import CAME_IN, COPIES, HELD, KEPT, MESSAGES, REFUSED, PlannedLedger, read_rows
+from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED, PlannedLedger, read_rows
 from leanops.ledger.rows import (
     DAY,
     LANDED,
@@ -152,14 +152,12 @@ class _Questions:
         planned, count = [each.planned for each in tallies], sum(each.to_explain for each in tallies)
         landed = read_rows(self.spark, (rows for each in planned for rows in (each.messages, each.copies)), LANDED)
         # Few of what has landed are copies of messages that stand nowhere, or these: RAW is read once for both.
-        found = checkpointed(landed.transform(with_ids_of, stand.where(is_to_explain()), count))
-        unwritten = found.where(F.col("role").endswith(MESSAGES)).transform(among, stand.where(is_to_explain()), count)
-        read = read_payloads(unwritten, {each.topic: key_plan(each.request.contract) for each in planned})
-        # Payloads are read once, and looked up by their ids and by their keys.
-        mine = checkpointed(read.select("topic", "landing_seq", *VERSION, "error_kind", RECORD_KEY))
-        copies = found.where(F.col("role").endswith(COPIES)).select("topic", "message_id", "landing_seq")
+        found = landed.transform(with_ids_of, stand.where(is_to_explain()), count)
+        read = read_payloads(found, {each.topic: key_plan(each.request.contract) for each in planned})
+        read = checkpointed(read.select("topic", "landing_seq", *VERSION, "error_kind", RECORD_KEY))
+        unwritten = read.transform(among, stand.where(is_to_explain()), count)
         versions = rows.where(standing_in(Layer.STANDARDIZED, KEPT, HELD))
-        return fates_of_unwritten(mine, copies, versions, count)
+        return fates_of_unwritten(unwritten, read, versions, count)
 
     def _odd(self, tallies: Tallies, stand: DataFrame, rows: DataFrame) -> Iterator[DataFrame]:
         """The rows that are wrong by where they stand, looked at again by their ids."""

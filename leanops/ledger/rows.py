@@ -119,7 +119,7 @@ def with_ids_of(landed: DataFrame, unwritten: DataFrame, count: int) -> DataFram
 def among(messages: DataFrame, unwritten: DataFrame, count: int) -> DataFrame:
     """The messages that stand nowhere, of which so many are known by their numbers and hashes."""
     wanted = unwritten.select("topic", "landing_seq", "day", "hash")
-    rows = messages.withColumn("day", publish_day())
+    rows = messages.withColumns({"day": publish_day(), "hash": F.xxhash64("message_id")})
     return rows.join(_broadcast(wanted, count), wanted.columns, "left_semi")
 
 
@@ -127,21 +127,19 @@ def fates_of_unwritten(unwritten: DataFrame, copies: DataFrame, versions: DataFr
     """Why messages stand nowhere: another copy landed before, or a later version of their record stands; else lost.
 
     `unwritten` are so many messages whose payloads have been read, so that their records' keys are known. `copies` are
-    messages with their ids, `versions` rows of Standardized with their keys.
+    all messages with their ids, `versions` rows of Standardized with their keys.
     """
-    unwritten = unwritten.withColumn("day", publish_day())
-    ids = unwritten.select("topic", "message_id").distinct()
+    ids = ["topic", "message_id"]
     keys = unwritten.select("topic", F.col(RECORD_KEY).alias("idempotency_key")).distinct()
-    copies = copies.join(_broadcast(ids, count), ids.columns, "left_semi")
     versions = versions.join(_broadcast(keys, count), keys.columns, "left_semi")
-    firsts = copies.groupBy(*ids.columns).agg(F.min("landing_seq").alias("first"))
+    firsts = copies.groupBy(*ids).agg(F.min("landing_seq").alias("first"))
     outdated = _outdated(unwritten, versions).select(*_SAME, F.lit(True).alias("is_outdated"))
     fate = (
         F.when(F.col("first") < F.col("landing_seq"), Fate.DUPLICATE)
         .when(F.col("error_kind").isNull() & F.col("is_outdated"), Fate.SUPERSEDED)
         .otherwise(LOST)
     )
-    found = unwritten.join(firsts, ids.columns, "left").join(outdated, [*_SAME], "left")
+    found = unwritten.join(firsts, ids, "left").join(outdated, [*_SAME], "left")
     return found.select(*_SAME, F.lit(Layer.STANDARDIZED.value).alias("layer"), fate.alias("fate"))
 
 
