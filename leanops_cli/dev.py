@@ -82,16 +82,26 @@ def _wait_for(port: int, process: psutil.Popen) -> None:
 
 
 def _end(processes: list[psutil.Popen]) -> None:
-    """End the processes, the UI first, and then whatever of their children did not go with them."""
+    """End the processes, the UI first, and then whatever of their children did not go with them.
+
+    What has a session of its own, as the Spark server that a sensor has started, goes on.
+    """
     family: list[psutil.Process] = []
     for process in reversed(processes):
         with suppress(psutil.NoSuchProcess):
-            family += [*process.children(recursive=True), process]
+            family += [*filter(_is_of_session, process.children(recursive=True)), process]
             process.terminate()
     _, left = psutil.wait_procs(family, _STOP_SECONDS)
     for each in left:
         with suppress(psutil.NoSuchProcess):
             each.kill()
+
+
+def _is_of_session(process: psutil.Process) -> bool:
+    try:
+        return os.getsid(process.pid) == os.getsid(0)
+    except ProcessLookupError:
+        return False
 
 
 def _listens(port: int) -> bool:
