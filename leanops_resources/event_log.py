@@ -20,37 +20,42 @@ topics wrote 200 MB of them.
 import atexit
 import os
 import threading
-import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from weakref import WeakSet
 
 import sqlalchemy as db
-from dagster import AssetCheckEvaluation, DagsterEventType, DagsterInvariantViolationError
-from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
-from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, EVENT_TYPE_TO_PIPELINE_RUN_STATUS
+from dagster import DagsterEventType
 from dagster._core.events.log import EventLogEntry
-from dagster._core.execution.plan.outputs import StepOutputData
-from dagster._core.instance import RUNLESS_RUN_ID
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
-from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable, AssetKeyTable, SqlEventLogStorageTable
+from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable, SqlEventLogStorageTable
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._serdes import ConfigurableClassData
-from sqlalchemy.dialects import sqlite
 from sqlalchemy.pool import StaticPool
 
 from leanops.errors import LeanOpsError
+from leanops_resources.event_rows import (
+    LEFT_TO_DAGSTER,
+    MIRRORED,
+    OF_ASSETS,
+    OF_CHECKS,
+    UPSERT_ASSETS,
+    EventRow,
+    asset_entries,
+    check_entries,
+    compress,
+    update_checks,
+    updates_planned,
+    without_repetition,
+)
 from leanops_resources.surroundings import surroundings_named
 
 _KEPT_OPEN = 4
 """Each run has a file of its own; the UI looks at many."""
-
-_RESULT = "result"
 
 _MAY_WAIT = frozenset(
     {
@@ -69,74 +74,9 @@ _MOST_WAITING = 200
 _LONGEST_WAIT = 0.5
 """Seconds until the UI sees that a long step has begun."""
 
-_OF_ASSETS = frozenset(
-    {
-        DagsterEventType.ASSET_MATERIALIZATION,
-        DagsterEventType.ASSET_OBSERVATION,
-        DagsterEventType.ASSET_MATERIALIZATION_PLANNED,
-    }
-)
-_OF_CHECKS = frozenset({DagsterEventType.ASSET_CHECK_EVALUATION, DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED})
-_MIRRORED = _OF_ASSETS | _OF_CHECKS | EVENT_TYPE_TO_PIPELINE_RUN_STATUS.keys()
-"""What Dagster stores in the index of all runs too."""
-
-_LEFT_TO_DAGSTER = (ASSET_EVENTS | ASSET_CHECK_EVENTS) - _MIRRORED
-"""What it stores in ways of its own that are not followed here."""
-
 # A run of 350 topics begins with 3,500 events of what it is going to do, which Dagster stores one by one unless it is
 # told otherwise by its environment.
 os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "500")
-
-
-class _Compressed(db.types.TypeDecorator[str]):
-    """Text that is stored compressed, if it is not so yet. What was stored before it was is read as it is."""
-
-    impl = db.Text
-    cache_ok = True
-
-    def process_bind_param(self, value: Any, dialect: db.Dialect) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
-        return _compress(value) if isinstance(value, str) else value
-
-    def process_result_value(self, value: Any, dialect: db.Dialect) -> str | None:  # noqa: ARG002 - likewise
-        return zlib.decompress(value).decode() if isinstance(value, bytes) else value
-
-
-def _compress(text: str) -> bytes:
-    return zlib.compress(text.encode(), level=1)
-
-
-# Dagster's tables are one set for the whole process, whose one event log this is.
-for _column in (SqlEventLogStorageTable.c.event, AssetCheckExecutionsTable.c.evaluation_event):
-    _column.type = _Compressed()
-
-
-_SET_BY_EVENTS = ("last_materialization", "last_run_id", "last_materialization_timestamp")
-_insert_asset = sqlite.insert(AssetKeyTable)
-_UPSERT_ASSETS = _insert_asset.on_conflict_do_update(
-    index_elements=["asset_key"],
-    set_={name: db.func.coalesce(_insert_asset.excluded[name], AssetKeyTable.c[name]) for name in _SET_BY_EVENTS},
-)
-"""An event sets some of an asset's columns, and leaves the others as they are."""
-
-_CHECK_KEY = ("asset_key", "check_name", "run_id", "partition")
-_key = {name: db.bindparam(f"key_{name}", type_=AssetCheckExecutionsTable.c[name].type) for name in _CHECK_KEY}
-_has_key = db.and_(*(AssetCheckExecutionsTable.c[name].is_not_distinct_from(value) for name, value in _key.items()))
-_INSERT_UNPLANNED = AssetCheckExecutionsTable.insert().from_select(
-    _CHECK_KEY, db.select(*_key.values()).where(~db.select(AssetCheckExecutionsTable.c.id).where(_has_key).exists())
-)
-_UPDATE_PLANNED = AssetCheckExecutionsTable.update().where(_has_key)
-
-
-class _Row(NamedTuple):
-    """An event as it is stored: its text, and the columns of its table, where the text is compressed."""
-
-    event: EventLogEntry
-    text: str
-    columns: dict[str, Any]
-
-    @property
-    def kind(self) -> DagsterEventType | None:
-        return self.event.dagster_event_type
 
 
 class SqliteEventLog(SqliteEventLogStorage):
@@ -165,12 +105,12 @@ class SqliteEventLog(SqliteEventLogStorage):
     def store_event(self, event: EventLogEntry) -> None:
         kind = event.dagster_event_type
         with self._lock:
-            if kind in _LEFT_TO_DAGSTER:
+            if kind in LEFT_TO_DAGSTER:
                 super().store_event(event)
                 return
             if self._waiting and self._waiting[0].run_id != event.run_id:
                 self.flush()
-            self._waiting.append(_without_repetition(event))
+            self._waiting.append(without_repetition(event))
             may_wait = kind in _MAY_WAIT and event.step_key and len(self._waiting) < _MOST_WAITING
             if not may_wait or self._fault:
                 self.flush()
@@ -183,11 +123,11 @@ class SqliteEventLog(SqliteEventLogStorage):
         """Store the events of a run in one transaction for each file."""
         with self._lock:
             kinds = {event.dagster_event_type for event in events}
-            if kinds & _LEFT_TO_DAGSTER or len({event.run_id for event in events}) != 1:
+            if kinds & LEFT_TO_DAGSTER or len({event.run_id for event in events}) != 1:
                 super().store_event_batch(events)
             else:
                 self.flush()
-                self._insert([_without_repetition(event) for event in events])
+                self._insert([without_repetition(event) for event in events])
 
     def flush(self) -> None:
         """Store what waits."""
@@ -220,7 +160,7 @@ class SqliteEventLog(SqliteEventLogStorage):
     def _insert(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of one run, and leave what Dagster leaves that stores them one by one."""
         rows = [self._row(event) for event in events]
-        mirrored = [row for row in rows if row.kind in _MIRRORED]
+        mirrored = [row for row in rows if row.kind in MIRRORED]
         run_id = events[0].run_id
         with self._open(INDEX_SHARD_NAME) as index, self._open(run_id) as run:
             run.execute(SqlEventLogStorageTable.insert(), [row.columns for row in rows])
@@ -230,26 +170,26 @@ class SqliteEventLog(SqliteEventLogStorage):
         with suppress(FileNotFoundError):
             os.utime(self.path_for_shard(run_id))
 
-    def _row(self, event: EventLogEntry) -> _Row:
+    def _row(self, event: EventLogEntry) -> EventRow:
         columns = self._event_to_row(event)
         text = columns["event"]
-        return _Row(event, text, {**columns, "event": _compress(text)})
+        return EventRow(event, text, {**columns, "event": compress(text)})
 
-    def _mirror(self, index: db.Connection, rows: Sequence[_Row]) -> None:
+    def _mirror(self, index: db.Connection, rows: Sequence[EventRow]) -> None:
         """Store in the index what is asked for of all runs at once: of assets, of checks, and of runs' status."""
         index.execute(SqlEventLogStorageTable.insert(), [row.columns for row in rows])
         # SQLite numbers a row by one more than the largest number there is, and nobody else writes meanwhile.
         last = index.exec_driver_sql("SELECT last_insert_rowid()").scalar_one()
         numbered = list(enumerate(rows, start=last - len(rows) + 1))
-        if of_assets := [(event_id, row) for event_id, row in numbered if row.kind in _OF_ASSETS]:
+        if of_assets := [(event_id, row) for event_id, row in numbered if row.kind in OF_ASSETS]:
             event_ids, stored = zip(*of_assets, strict=True)
             self._store_asset_event_tags(index, [row.event for row in stored], event_ids)
-            index.execute(_UPSERT_ASSETS, _asset_entries(of_assets))
-        of_checks = [(event_id, row) for event_id, row in numbered if row.kind in _OF_CHECKS]
-        for updates, some in groupby(of_checks, key=lambda each: _updates_planned(each[1])):
-            entries = [entry for event_id, row in some for entry in _check_entries(event_id, row)]
+            index.execute(UPSERT_ASSETS, asset_entries(of_assets))
+        of_checks = [(event_id, row) for event_id, row in numbered if row.kind in OF_CHECKS]
+        for updates, some in groupby(of_checks, key=lambda each: updates_planned(each[1])):
+            entries = [entry for event_id, row in some for entry in check_entries(event_id, row)]
             if updates:
-                _update_checks(index, entries)
+                update_checks(index, entries)
             else:
                 index.execute(AssetCheckExecutionsTable.insert(), entries)
 
@@ -313,73 +253,6 @@ def _leave_to_parent() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)
-
-
-def _asset_entries(of_assets: Sequence[tuple[int, _Row]]) -> list[dict[str, Any]]:
-    """What the events, one after the other, leave in the table of assets."""
-    entries: dict[str, dict[str, Any]] = {}
-    for event_id, row in of_assets:
-        key = row.columns["asset_key"]
-        entry = entries.setdefault(key, {"asset_key": key, **dict.fromkeys(_SET_BY_EVENTS)})
-        entry["last_materialization_timestamp"] = row.columns["timestamp"]
-        if row.kind is not DagsterEventType.ASSET_OBSERVATION:
-            entry["last_run_id"] = row.event.run_id
-        if row.kind is DagsterEventType.ASSET_MATERIALIZATION:
-            # An `EventLogRecord`, around the event as it is serialised already.
-            entry["last_materialization"] = (
-                f'{{"__class__": "EventLogRecord", "event_log_entry": {row.text}, "storage_id": {event_id}}}'
-            )
-    return list(entries.values())
-
-
-def _updates_planned(row: _Row) -> bool:
-    return row.kind is DagsterEventType.ASSET_CHECK_EVALUATION and row.event.run_id != RUNLESS_RUN_ID
-
-
-def _check_entries(event_id: int, row: _Row) -> list[dict[str, Any]]:
-    """What an event leaves in the table of checks: a row for each partition."""
-    said = row.event.get_dagster_event().event_specific_data
-    partitions: Iterable[str | None]
-    if isinstance(said, AssetCheckEvaluationPlanned):
-        status, target = AssetCheckExecutionRecordStatus.PLANNED, None
-        partitions = said.partitions_subset.get_partition_keys() if said.partitions_subset else [None]
-    else:
-        assert isinstance(said, AssetCheckEvaluation)
-        status = AssetCheckExecutionRecordStatus.SUCCEEDED if said.passed else AssetCheckExecutionRecordStatus.FAILED
-        target, partitions = said.target_materialization_data, [said.partition]
-    return [
-        {
-            "asset_key": said.asset_key.to_string(),
-            "check_name": said.check_name,
-            "run_id": row.event.run_id,
-            "partition": partition,
-            "execution_status": status.value,
-            "evaluation_event": row.columns["event"],
-            "evaluation_event_timestamp": row.columns["timestamp"],
-            "evaluation_event_storage_id": event_id,
-            "materialization_event_storage_id": target.storage_id if target else None,
-        }
-        for partition in partitions
-    ]
-
-
-def _update_checks(index: db.Connection, entries: Sequence[dict[str, Any]]) -> None:
-    """Put evaluations in the place of what was planned; what was not gets its row first."""
-    keys = [{f"key_{name}": entry[name] for name in _CHECK_KEY} for entry in entries]
-    index.execute(_INSERT_UNPLANNED, keys)
-    values = [{name: value for name, value in entry.items() if name not in _CHECK_KEY} for entry in entries]
-    updated = index.execute(_UPDATE_PLANNED, [key | value for key, value in zip(keys, values, strict=True)])
-    if updated.rowcount > len(entries):
-        raise DagsterInvariantViolationError("A check was planned twice.")
-
-
-def _without_repetition(event: EventLogEntry) -> EventLogEntry:
-    """The event, without the metadata of an asset's output. The output of an op that makes no asset is the result."""
-    said = event.dagster_event
-    data = said.event_specific_data if said else None
-    if said is None or not isinstance(data, StepOutputData) or data.output_name == _RESULT:
-        return event
-    return event._replace(dagster_event=said._replace(event_specific_data=data._replace(metadata={})))
 
 
 def _wait_for_no_disk(connection: Any, _: Any) -> None:
