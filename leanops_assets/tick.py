@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from leanops.backoff import Failures
-from leanops.contracts.manifest import Manifest
+from leanops.concurrency import Concurrency
+from leanops.contracts.manifest import Manifest, Topic
 from leanops.home import Home
 from leanops.names import Layer
 from leanops.progress import Advance, unseen
@@ -18,6 +19,7 @@ from leanops_resources.state.store import StateStore
 if TYPE_CHECKING:
     from leanops.pending import Pending
     from leanops_resources.catalog import IcebergCatalog
+    from leanops_resources.findings import Finding
 
 
 @dataclass(frozen=True)
@@ -46,16 +48,19 @@ def find_work(
 
     gates, failures = store.gates(), store.failures()
     work = Work(failed_before=frozenset(failures))
+    asked = [topic for topic in manifest.topics if topics is None or topic.name in topics]
     with findings(Home(settings.home), catalog) as found_of:
-        for topic in manifest.topics:
-            if topics is not None and topic.name not in topics:
-                continue
+
+        def find(topic: Topic) -> "Finding | Exception":
             try:
-                found = found_of.of(topic)
+                return found_of.of(topic)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one topic, the others go on
-                work.damaged[topic.name] = f"{type(error).__name__}: {error}"
-                continue
-            if found.buffered:
+                return error
+
+        for topic, found in zip(asked, Concurrency().map(find, asked), strict=True):
+            if isinstance(found, Exception):
+                work.damaged[topic.name] = f"{type(found).__name__}: {found}"
+            elif found.buffered:
                 why = "its contract cannot be used" if topic.contract_problem else "no active contract"
                 work.skipped[topic.name] = f"{why}: {found.buffered:,} messages are kept in RAW until there is one."
             elif found.pending:

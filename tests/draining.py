@@ -15,6 +15,7 @@ from typing import Any
 
 from pyiceberg.catalog import Catalog
 
+from leanops.concurrency import Concurrency
 from leanops.home import Home
 from leanops.landing_file import write_into_place
 from leanops.names import Layer, table
@@ -42,7 +43,7 @@ class Landing:
 
     home: Home
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    commits_at_once: int = 1
+    threads: int = 1
     catalog: Catalog = field(init=False)
     store: SqliteStateStore = field(init=False)
 
@@ -60,8 +61,8 @@ class Landing:
         return [folder.of(topic) for topic in folder.topics()]
 
     def drain(self, sources: Sequence[Source] | None = None, **limits: Any) -> dict[str, Drained]:
-        archive, at_once = dlq_archive(self.home.dlq_archive), self.commits_at_once
-        intake = Intake(self.catalog, self.store, archive, FIRST_DAY, self.now, commits_at_once=at_once)
+        archive, concurrency = dlq_archive(self.home.dlq_archive), Concurrency(self.threads)
+        intake = Intake(self.catalog, self.store, archive, FIRST_DAY, self.now, concurrency=concurrency)
         found = drain(intake, self.sources() if sources is None else sources, "a test", **limits)
         return {each.topic: each for each in found}
 

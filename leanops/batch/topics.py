@@ -1,7 +1,6 @@
 """The topics of a batch: what of each is to be built, its tables loaded once, and what happened to it."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from leanops.concurrency import Concurrency
 from leanops.contracts.model import Contract
 from leanops.names import Layer, table
 from leanops.raw.table import ensure_raw_table
@@ -24,9 +24,6 @@ LARGE_BYTES = 16 * 2**20
 
 _BATCH_BYTES = 8 * LARGE_BYTES
 """What is read by one job that topics share."""
-
-_PLANNERS = 8
-"""So many topics are planned at once: on S3 each waits for answers."""
 
 
 @dataclass
@@ -95,10 +92,7 @@ def each_topic(topics: Sequence[Of], work: Callable[[Of], Result]) -> dict[str, 
         except Exception as error:  # noqa: BLE001 - it is the topic's outcome
             return error
 
-    if len(topics) <= 1:
-        return {each.topic: one(each) for each in topics}
-    with ThreadPoolExecutor(_PLANNERS) as pool:
-        return dict(zip((each.topic for each in topics), pool.map(one, topics), strict=True))
+    return dict(zip((each.topic for each in topics), Concurrency().map(one, topics), strict=True))
 
 
 def built_or_raised(outcome: Outcome[Result]) -> Result:

@@ -8,13 +8,14 @@ alone. A process that dies loses nothing: what it had not deleted is delivered a
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from leanops.concurrency import Concurrency
 from leanops.errors import LeanOpsError, TopicBusy
 from leanops.ingestion.breaker import TRIAL_MESSAGES, Breaker, Circuit
 from leanops.ingestion.messages import QueueMessage
@@ -79,9 +80,8 @@ class Intake:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     patience: timedelta = _NO_PATIENCE
     """How long to wait for another drain of the same topic."""
-    commits_at_once: int = 1
-    """How many topics are committed at a time. With tables on a local disk the time goes into this process's own work:
-    four threads take no less time than one, and a third more of the CPU. Tables far away are worth several."""
+    concurrency: Concurrency = field(default_factory=Concurrency)
+    """How many topics are worked on at a time."""
 
 
 def drain(
@@ -94,12 +94,8 @@ def drain(
     """Drain all `sources` until they are empty."""
     # A topic that is named twice is drained once.
     topics = list({source.topic: TopicDrain(intake, source) for source in sources}.values())
-    with (
-        ExitStack() as stack,
-        ThreadPoolExecutor(_RECEIVERS, "receive") as receivers,
-        ThreadPoolExecutor(intake.commits_at_once, "commit") as committers,
-    ):
-        active = _begin(intake, topics, holder, stack, committers)
+    with ExitStack() as stack, ThreadPoolExecutor(_RECEIVERS, "receive") as receivers:
+        active = _begin(intake, topics, holder, stack)
         while active:
             begun = time.monotonic()
             free = buffer_bytes
@@ -109,14 +105,12 @@ def drain(
                 if free <= 0 or time.monotonic() - begun >= buffer_seconds:
                     break
             for group in _groups(active):
-                commit_group(intake, group, committers, receivers)
+                commit_group(intake, group, receivers)
             active = [topic for topic in active if topic.may_go_on]
     return [topic.drained for topic in topics]
 
 
-def _begin(
-    intake: Intake, topics: "Sequence[TopicDrain]", holder: str, stack: ExitStack, pool: Executor
-) -> "list[TopicDrain]":
+def _begin(intake: Intake, topics: "Sequence[TopicDrain]", holder: str, stack: ExitStack) -> "list[TopicDrain]":
     """Those of the topics that this drain may receive from, and nobody else does meanwhile."""
     try:
         names = [lock_name(topic.name) for topic in topics]
@@ -127,7 +121,7 @@ def _begin(
         for topic in topics:
             topic.fail(error)
         return []
-    list(pool.map(lambda topic: topic.begin(held, books, breakers.get(topic.name, Breaker())), topics))
+    intake.concurrency.map(lambda topic: topic.begin(held, books, breakers.get(topic.name, Breaker())), topics)
     return [topic for topic in topics if topic.may_go_on]
 
 

@@ -7,12 +7,14 @@ the run after all others are done.
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from pydantic import Field
 
+from leanops.concurrency import Concurrency
 from leanops.errors import DrainIncomplete, Problem
 from leanops.ingestion.breaker import Breaker, Circuit
 from leanops.names import Layer, table
@@ -25,7 +27,9 @@ from leanops_resources.state.store import StateStore
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
+    from leanops.batch.topics import Outcome
     from leanops_assets.raw.drain import Drained
     from leanops_assets.raw.queue_ledger import QueueBooks
 
@@ -126,6 +130,7 @@ def tell_all(context: _Context, catalog: "Catalog", store: StateStore, drained: 
     """Record what came in of many topics. What cannot be told of one is its problem, and the others are told of."""
     from leanops_assets.raw.queue_ledger import QueueBooks
 
+    concurrency = Concurrency()
     for at in range(0, len(drained), _TOLD_TOGETHER):
         group = drained[at : at + _TOLD_TOGETHER]
         try:
@@ -135,9 +140,10 @@ def tell_all(context: _Context, catalog: "Catalog", store: StateStore, drained: 
             for each in group:
                 each.problem = each.problem or f"{type(error).__name__}: {error}"
             continue
-        for each in group:
+        tables = concurrency.map(partial(_raw_table, catalog), group)
+        for each, raw in zip(group, tables, strict=True):
             try:
-                _tell(context, catalog, store, each, books, breakers.get(each.topic, Breaker()))
+                _tell(context, catalog, store, each, books, breakers.get(each.topic, Breaker()), raw)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one topic, the others are told of
                 each.problem = each.problem or f"{type(error).__name__}: {error}"
 
@@ -149,7 +155,23 @@ def tell(
     from leanops_assets.raw.queue_ledger import QueueBooks
 
     books = QueueBooks.of(catalog, store, [drained.topic])
-    _tell(context, catalog, store, drained, books, store.breaker(drained.topic), leave_out)
+    _tell(
+        context, catalog, store, drained, books, store.breaker(drained.topic), _raw_table(catalog, drained), leave_out
+    )
+
+
+def _raw_table(catalog: "Catalog", drained: "Drained") -> "Outcome[Table | None]":
+    """The topic's RAW table with its files listed, where anything came in; or why it cannot be read."""
+    from leanops.table_files import table_files
+    from leanops.tables import find_table
+
+    try:
+        raw = find_table(catalog, table(Layer.RAW, drained.topic)) if drained.days else None
+        if raw:
+            table_files(raw)
+    except Exception as error:  # noqa: BLE001 - it is told of its topic
+        return error
+    return raw
 
 
 def _tell(
@@ -159,15 +181,16 @@ def _tell(
     drained: "Drained",
     books: "QueueBooks",
     breaker: Breaker,
+    read: "Outcome[Table | None]",
     leave_out: Collection[date] = (),
 ) -> None:
+    from leanops.batch.topics import built_or_raised
     from leanops.inventory import table_days
-    from leanops.tables import find_table
     from leanops_assets.raw.queue_ledger import queue_accounts
 
     topic, days = drained.topic, [day for day in drained.days if day not in leave_out]
     landed = {day: drained.landed[day] for day in days if drained.landed[day]}
-    raw = find_table(catalog, table(Layer.RAW, topic)) if days else None
+    raw = built_or_raised(read) if days else None
     found = table_days(raw, days) if raw else {}
     for event in landed_events(topic, landed, drained.source, shown_days(found, raw) if raw else {}):
         context.log_event(event)

@@ -123,10 +123,10 @@ class Batch:
         drained.commits += 1
 
 
-def commit_group(intake: "Intake", topics: "Sequence[TopicDrain]", committers: Executor, receivers: Executor) -> None:
+def commit_group(intake: "Intake", topics: "Sequence[TopicDrain]", receivers: Executor) -> None:
     """Bring the buffers of `topics` to RAW and the dead letters. What goes wrong is told of its topic.
 
-    The threads of `committers` commit to RAW, those of `receivers` wait for the sources.
+    The threads of `receivers` wait for the sources.
     """
     batches = [Batch(intake, topic, messages, intake.now()) for topic in topics if (messages := topic.take_buffer())]
 
@@ -139,7 +139,7 @@ def commit_group(intake: "Intake", topics: "Sequence[TopicDrain]", committers: E
     _together(partial(_count, intake), going_on(lambda batch: batch.uncounted))
     to_land = going_on(lambda batch: batch.judged.records)
     _together(partial(_note, intake), to_land)
-    list(committers.map(partial(_guarded, Batch.land), (batch for batch in to_land if batch.delivery)))
+    intake.concurrency.map(partial(_guarded, Batch.land), (batch for batch in to_land if batch.delivery))
     _together(partial(_count, intake), going_on(lambda batch: batch.uncounted))
     _together(partial(_save_dead_letters, intake), going_on(lambda batch: batch.poison.dead_letters))
     _together(partial(_count, intake), going_on(lambda batch: batch.uncounted))

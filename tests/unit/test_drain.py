@@ -337,7 +337,7 @@ def test_a_clock_that_jumps_neither_loses_nor_holds_back_messages(home: Home) ->
 @pytest.fixture(params=[1, 4])
 def fleet(request: pytest.FixtureRequest, home: Home) -> Landing:
     """Forty topics with a dead letter each, of which several are committed at a time, or one."""
-    landing = Landing(home, commits_at_once=request.param)
+    landing = Landing(home, threads=request.param)
     drop_in_fleet(landing, 0)
     return landing
 
