@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from leanops.batch import blame
 from leanops.batch.blame import topic_blamed
 from leanops.batch.data_file import file_io, read_data_file
+from leanops.concurrency import Concurrency
 from leanops.inventory import schema_at
 from leanops.table_files import TableFile, table_files
 
@@ -147,16 +148,19 @@ class _Task:
     files: list[tuple[FileScanTask, list[int]]] = field(default_factory=list)
 
     def batches(self, shape: pa.Schema, reshape: Reshape | None, seconds: float) -> Iterator[pa.RecordBatch]:
-        """The rows of all its files. What is wrong with one blames the topic that it is of."""
-        for file, wanted in self.files:
+        """The rows of all its files, which are a megabyte or so, or one. What is wrong with one blames its topic."""
+
+        def read(planned: tuple[FileScanTask, list[int]]) -> list[pa.Table]:
+            file, reads = planned[0], [self.reads[each] for each in planned[1]]
+            columns = {number: name for each in reads for number, name in each.columns.items()}
+            with topic_blamed(reads[0].topic, seconds):
+                return list(read_data_file(file_io(reads[0].io), file, columns))
+
+        for (file, wanted), rows in zip(self.files, Concurrency().map(read, self.files), strict=True):
             reads = [self.reads[each] for each in wanted]
-            columns = {number: name for read in reads for number, name in read.columns.items()}
             with topic_blamed(reads[0].topic, seconds):
                 found = [
-                    batch
-                    for rows in read_data_file(file_io(reads[0].io), file, columns)
-                    for read in reads
-                    for batch in read.batches(rows, file.file.file_path, shape)
+                    batch for part in rows for each in reads for batch in each.batches(part, file.file.file_path, shape)
                 ]
                 found = list(map(reshape, found)) if reshape else found
             yield from found
