@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from leanops.concurrency import MOST_THREADS, Concurrency
+from leanops.concurrency import MANY_THREADS, Concurrency
 
 
 def test_work_that_does_not_wait_stays_in_one_thread() -> None:
@@ -18,7 +18,7 @@ def test_work_that_does_not_wait_stays_in_one_thread() -> None:
 
 
 def test_work_that_waits_goes_on_in_many_threads_and_keeps_its_order() -> None:
-    met = threading.Barrier(MOST_THREADS, timeout=20)
+    met = threading.Barrier(MANY_THREADS, timeout=20)
     waiting = Concurrency()
 
     def work(number: int) -> int:
@@ -28,11 +28,11 @@ def test_work_that_waits_goes_on_in_many_threads_and_keeps_its_order() -> None:
             time.sleep(0.05)
         return number
 
-    count = 4 + MOST_THREADS
+    count = 4 + MANY_THREADS
     assert waiting.map(work, range(count)) == [*range(count)]
-    assert waiting.threads == MOST_THREADS
+    assert waiting.threads == MANY_THREADS
     # What was found out holds for what comes next.
-    assert waiting.map(work, range(MOST_THREADS)) == [*range(MOST_THREADS)]
+    assert waiting.map(work, range(MANY_THREADS)) == [*range(MANY_THREADS)]
 
 
 def test_what_fails_is_raised() -> None:
