@@ -19,6 +19,7 @@ topics wrote 200 MB of them.
 
 import atexit
 import os
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -244,7 +245,11 @@ _LOGS: WeakSet[SqliteEventLog] = WeakSet()
 @atexit.register
 def _flush_all() -> None:
     for log in list(_LOGS):
-        log.flush()
+        try:
+            log.flush()
+        except LeanOpsError as fault:
+            # Python would print where in the code it was raised, to people who have to make room.
+            sys.stderr.write(f"error: {fault}\n")
 
 
 def _leave_to_parent() -> None:

@@ -78,14 +78,17 @@ def evaluate(home: Home, instance: dg.DagsterInstance) -> list[dg.RunRequest] | 
     return result
 
 
-def test_nothing_pending_is_a_skip_with_its_reason(home: Home, instance: dg.DagsterInstance) -> None:
+def test_nothing_pending_is_a_skip_with_its_reason_and_wakes_no_spark(
+    home: Home, instance: dg.DagsterInstance, woken: list[Path]
+) -> None:
     result = evaluate(home, instance)
     assert isinstance(result, dg.SkipReason)
+    assert not woken
     assert result.skip_message == "Nothing new in RAW for any of 5 topics with a contract."
 
 
 def test_each_topic_is_in_the_run_of_its_newest_day_that_has_anything_new(
-    home: Home, leanops: Leanops, instance: dg.DagsterInstance, tmp_path: Path
+    home: Home, leanops: Leanops, instance: dg.DagsterInstance, tmp_path: Path, woken: list[Path]
 ) -> None:
     late = tmp_path / "late.ndjson"
     late.write_text('{"message_id": "late", "publish_time": "2025-12-24T18:00:00Z", "payload": {}}')
@@ -94,6 +97,7 @@ def test_each_topic_is_in_the_run_of_its_newest_day_that_has_anything_new(
     leanops("land", "payments", late)
     requests = evaluate(home, instance)
     assert isinstance(requests, list)
+    assert woken == [home.path]
     wanted = {request.partition_key: {key.path[1] for key in request.asset_selection or ()} for request in requests}
     assert wanted == {"2025-12-24": {"payments"}, "2026-01-15": {"orders", "events"}}
     # All layers but RAW, which is drained at a rhythm of its own.
