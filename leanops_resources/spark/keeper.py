@@ -38,7 +38,7 @@ _PR_SET_PDEATHSIG = 1
 _LOOK_SECONDS = 2.0
 _LOG_BYTES = 16 * 2**20
 _JVM = (
-    # A server of a few cores and gigabytes spends a tenth less on collecting garbage than with Java's own choice.
+    # Takes less of a server with few cores and gigabytes than the collector that Java would choose.
     "-XX:+UseParallelGC",
     # What most ticks run is run some thousand times in all: to optimise it takes longer than it saves. Java's own
     # thresholds, four times as high, leave that to what large builds run.
