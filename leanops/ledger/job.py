@@ -20,7 +20,6 @@ from leanops.ledger.account import SHOWN
 from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED, PlannedLedger, read_rows
 from leanops.ledger.rows import (
     DAY,
-    LANDED,
     LEDGER,
     LOST,
     PLACED,
@@ -42,7 +41,7 @@ from leanops.ledger.tally import Tally
 from leanops.names import ERRORS, Layer, spark_table, table
 from leanops.slices import sized
 from leanops.standardized.table import key_plan
-from leanops.standardized.transform import RECORD_KEY, VERSION, read_payloads
+from leanops.standardized.transform import MESSAGE, RECORD_KEY, VERSION, read_payloads
 from leanops.tables import find_table
 
 _KEPT_BYTES = 128 * 2**20
@@ -150,7 +149,7 @@ class _Questions:
     def _fates(self, tallies: Sequence[Tally], stand: DataFrame, rows: DataFrame) -> DataFrame:
         """Why messages stand nowhere."""
         planned, count = [each.planned for each in tallies], sum(each.to_explain for each in tallies)
-        landed = read_rows(self.spark, (rows for each in planned for rows in (each.messages, each.copies)), LANDED)
+        landed = read_rows(self.spark, (rows for each in planned for rows in (each.messages, each.copies)), MESSAGE)
         # Few of what has landed are copies of messages that stand nowhere, or these: RAW is read once for both.
         found = landed.transform(with_ids_of, stand.where(is_to_explain()), count)
         read = read_payloads(found, {each.topic: key_plan(each.request.contract) for each in planned})

@@ -30,9 +30,6 @@ PLACED = StructType(
 )
 """A row, the ledger that it is read for, the place in which it stands, and the critical elements that it lacks."""
 
-LANDED = StructType([*MESSAGE.fields, StructField("role", StringType())])
-"""What has landed, as a message to be read, or as one that others may be copies of."""
-
 _SAME = ("topic", "landing_seq", "day", "message_id")
 _BROADCAST_ROWS = 1_000_000
 """So many rows fit into the memory of every worker."""

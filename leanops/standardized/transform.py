@@ -64,12 +64,7 @@ STANDING = StructType([*_MESSAGE.fields]).add("role", StringType()).add("file", 
 NEW, COPY, HELD = "new", "copy", "held"
 """What rows are to a build: its messages, others that have landed, and what the table holds."""
 
-REFUSED = (
-    StructType([*MESSAGE.fields[1:]])
-    .add("error_kind", StringType())
-    .add("error_reason", StringType())
-    .add("error_position", IntegerType())
-)
+REFUSED = StructType([READ[name] for name in (*MESSAGE_COLUMNS, *ERROR_COLUMNS)])
 """A message that could not be read, beside its topic."""
 
 _ARROW = to_arrow_schema(READ)
