@@ -3,16 +3,16 @@
 So two builds of one table at once cannot mix, whoever is slower: the second is overtaken and has changed nothing. The
 checkpoint is part of the published commit, so that data and checkpoint cannot disagree.
 
-What takes several commits is written on a branch beside the table that readers see. A build of few rows needs one
-commit, and a branch only as a mark before it writes errors: a branch that was left behind says that a build was cut
-off, and from which checkpoint it had begun.
+A build needs one commit. Before it writes errors it begins a branch, as a mark: one that was left behind says that a
+build was cut off, and from which checkpoint it had begun. Rows that Spark takes out of large files go on that branch.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from uuid import uuid4
 
+import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
@@ -35,6 +35,7 @@ MOST_NAMED = 500
 """So many rows that later versions have replaced are named in a commit."""
 
 _MANY = "many"
+_MOST_LISTED = 10_000
 _PREFIX = "leanops."
 _DRAFT = "build_"
 
@@ -99,36 +100,37 @@ class Draft:
     name: str
     left_behind: Collection[str]
     """The branches of builds that were cut off. What these wrote beside the table may still be there."""
-    _checkpoint: Mapping[str, str] = field(default_factory=dict)
+    is_new: bool
+    """Whether the table was made for this build."""
     _is_begun: bool = False
 
     @classmethod
-    def of(cls, table: Table, after: int) -> "Draft":
+    def of(cls, table: Table, after: int, is_new: bool) -> "Draft":
         """A draft of what the table becomes when rows that landed `after` are taken in."""
-        return cls(table, table.current_snapshot(), f"{_DRAFT}{after}_{uuid4().hex[:12]}", [*_left_behind(table)])
+        name = f"{_DRAFT}{after}_{uuid4().hex[:12]}"
+        return cls(table, table.current_snapshot(), name, [*_left_behind(table)], is_new)
 
     def begin(self) -> None:
-        """Begin its branch. A table without any snapshot has nothing that it could begin at, and gets an empty one."""
-        try:
-            with self.table.transaction() as transaction:
-                if self.base is None:
-                    with transaction.update_snapshot().fast_append():
-                        pass
-                    self.base = transaction.table_metadata.current_snapshot()
-                change = ManageSnapshots(transaction).create_branch(self.base_id, self.name)
-                for ref in self.left_behind:
-                    change = change.remove_branch(ref)
+        """Say that the build may leave errors of rows that it has not published, by a branch.
+
+        A table without any snapshot has nothing that a branch could begin at, and says it by that.
+        """
+        if self.base is not None:
+            change = self.table.manage_snapshots().create_branch(self.base_id, self.name)
+            for ref in self.left_behind:
+                change = change.remove_branch(ref)
+            try:
                 change.commit()
-        except CommitFailedException as error:
-            raise overtaken(self.table) from error
+            except CommitFailedException as error:
+                raise overtaken(self.table) from error
         self._is_begun = True
         # The commit has brought along what the table is by now.
         self._require_base()
 
     @property
     def is_second_try(self) -> bool:
-        """Whether a build was cut off before this one."""
-        return bool(self.left_behind)
+        """Whether a build may have been cut off before this one."""
+        return bool(self.left_behind) or (self.base is None and not self.is_new)
 
     @property
     def base_id(self) -> int:
@@ -141,36 +143,7 @@ class Draft:
         summary = self.base.summary if self.base else None
         return summary is None or not int(summary["total-records"] or 0)
 
-    @property
-    def columns(self) -> list[str]:
-        """The table's columns, with those that were added meanwhile."""
-        return [field.name for field in self.table.schema().fields]
-
-    @property
-    def spark_name(self) -> str:
-        return ".".join(f"`{part}`" for part in (CATALOG, *self.table.name(), f"branch_{self.name}"))
-
-    def delete(self, spark: SparkSession, condition: str) -> None:
-        """Take rows out."""
-        spark.sql(f"DELETE FROM {self.spark_name} WHERE {condition}")  # noqa: S608 - our own words and numbers
-
-    def delete_rows(self, spark: SparkSession, gone: DataFrame | Sequence[int]) -> None:
-        """Take out rows by their landing_seq. Of some that are named, only the files that can hold them are read."""
-        if isinstance(gone, DataFrame):
-            gone.select("landing_seq").createOrReplaceTempView("gone")
-            self.delete(spark, "landing_seq IN (SELECT landing_seq FROM gone)")
-        elif gone:
-            self.delete(spark, f"landing_seq IN ({', '.join(map(str, gone))})")
-
-    def append(self, rows: DataFrame, checkpoint: Mapping[str, str]) -> None:
-        """Put rows in, in the commit that will say what the table stands for."""
-        writer = rows.writeTo(self.spark_name)
-        for key, value in checkpoint.items():
-            writer = writer.option(f"snapshot-property.{_PREFIX}{key}", value)
-        writer.append()
-        self._checkpoint = checkpoint
-
-    def publish_files(
+    def publish(
         self,
         sessions: Callable[[], SparkSession],
         written: Written,
@@ -187,21 +160,19 @@ class Draft:
             if written.is_deletion_left:
                 self._delete_on_branch(sessions(), written.gone)
             self._commit_files(written, dropped, columns, checkpoint)
+            if written.is_deletion_left:
+                self._require_base()
+                without_retries(self.table)
+                self.table.manage_snapshots().set_current_snapshot(ref_name=self.name).remove_branch(self.name).commit()
         except (CommitFailedException, BuildOvertaken) as error:
-            self.discard(written)
+            self._discard(written)
             self._leave_mark()
             raise overtaken(self.table) from error
-        self._checkpoint = checkpoint
-        if written.is_deletion_left:
-            return self.publish(checkpoint)
-        note_files(self.table, self.base_id, dropped, written.added)
-        return self._published()
-
-    def discard(self, written: Written) -> None:
-        """Remove files that come to nothing."""
-        for file in written.added:
-            with suppress(OSError):
-                self.table.io.delete(file.file_path)
+        if not written.is_deletion_left:
+            note_files(self.table, self.base_id, dropped, written.added)
+        published = self.table.current_snapshot()
+        assert published is not None
+        return published
 
     def _commit_files(
         self,
@@ -228,7 +199,7 @@ class Draft:
                     change.append_data_file(file)
             if not written.is_deletion_left:
                 refs = ManageSnapshots(transaction)
-                for ref in [self.name] if self._is_begun else self.left_behind:
+                for ref in [self.name] if self._has_branch else self.left_behind:
                     refs = refs.remove_branch(ref)
                 refs.commit()
 
@@ -236,40 +207,35 @@ class Draft:
         """Take rows out where Spark writes down their places, and not all other rows of their files."""
         if not self._is_begun:
             self.begin()
+        named = ", ".join(map(str, seqs))
+        if len(seqs) > _MOST_LISTED:
+            spark.createDataFrame(pa.table({"landing_seq": pa.array(seqs)})).createOrReplaceTempView("gone")
+            named = "SELECT landing_seq FROM gone"
+        branch = ".".join(f"`{part}`" for part in (CATALOG, *self.table.name(), f"branch_{self.name}"))
         try:
-            self.delete_rows(spark, seqs)
+            spark.sql(f"DELETE FROM {branch} WHERE landing_seq IN ({named})")  # noqa: S608 - our own words and numbers
         except PySparkException:
             # Whoever was faster has removed the branch.
-            self.require_not_overtaken()
+            self.table.refresh()
+            self._require_base()
             raise
         self.table.refresh()
 
-    def publish(self, checkpoint: Mapping[str, str]) -> Snapshot:
-        """Make the draft's branch what readers see, if nobody else has committed since it was begun."""
-        self.require_not_overtaken()
-        try:
-            if self._checkpoint != checkpoint:
-                self._say(checkpoint)
-            self.table.manage_snapshots().set_current_snapshot(ref_name=self.name).remove_branch(self.name).commit()
-        except CommitFailedException as error:
-            self._leave_mark()
-            raise overtaken(self.table) from error
-        return self._published()
-
-    def require_not_overtaken(self) -> None:
-        """Go no further when another build has committed since this one began."""
-        self.table.refresh()
-        self._require_base()
+    @property
+    def _has_branch(self) -> bool:
+        return self._is_begun and self.base is not None
 
     def _require_base(self) -> None:
-        if (current_id(self.table) or 0) != self.base_id or (self._is_begun and self.name not in self.table.refs()):
+        """Go no further when another build has committed since this one began."""
+        if (current_id(self.table) or 0) != self.base_id or (self._has_branch and self.name not in self.table.refs()):
             self._leave_mark()
             raise overtaken(self.table)
 
-    def _published(self) -> Snapshot:
-        published = self.table.current_snapshot()
-        assert published is not None
-        return published
+    def _discard(self, written: Written) -> None:
+        """Remove files that come to nothing."""
+        for file in written.added:
+            with suppress(OSError):
+                self.table.io.delete(file.file_path)
 
     def _leave_mark(self) -> None:
         """Let the next build know that this one may have written errors of rows that it has not published."""
@@ -278,15 +244,6 @@ class Draft:
             current = self.table.current_snapshot()
             if current and self._is_begun and self.name not in self.table.refs():
                 self.table.manage_snapshots().create_branch(current.snapshot_id, self.name).commit()
-
-    def _say(self, checkpoint: Mapping[str, str]) -> None:
-        """Commit a checkpoint that comes without rows."""
-        properties = {f"{_PREFIX}{key}": value for key, value in checkpoint.items()}
-        with (
-            self.table.transaction() as transaction,
-            transaction.update_snapshot(snapshot_properties=properties, branch=self.name).fast_append(),
-        ):
-            pass
 
 
 def replace_rows(rows: DataFrame, table: str, where: str) -> None:

@@ -7,8 +7,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from leanops.table_files import TableFile
 
@@ -110,15 +109,6 @@ class Slice:
     def is_beside(self, rows: pa.Table) -> pa.ChunkedArray:
         """The same of everything else that had landed by then."""
         return pc.and_kleene(pc.less_equal(rows["landing_seq"], self.upto), pc.invert(self.holds(rows)))
-
-    @property
-    def condition(self) -> Column:
-        return F.expr(self.text)
-
-    @property
-    def outside(self) -> Column:
-        """Everything else that had landed by then."""
-        return F.expr(f"landing_seq <= {self.upto} AND NOT ({self.text})")
 
 
 def _published_on(day: date) -> str:

@@ -336,14 +336,24 @@ def _binary(text: str, kind: type[np.floating[Any]], at_most: int) -> float | No
     number = _number(text)
     if number is None:
         return None
-    with np.errstate(over="ignore", under="ignore"):
-        value = float(kind(text))
+    value = _nearest(number, kind)
     digits = len("".join(map(str, number.as_tuple().digits)).strip("0"))
     if isinf(value):
         return None
     if Fraction(number).denominator == 1:
         return value if digits <= 38 and Fraction(value) == Fraction(number) else None
     return value if digits <= at_most and abs(value) >= np.finfo(kind).tiny else None
+
+
+def _nearest(number: Decimal, kind: type[np.floating[Any]]) -> float:
+    """The nearest number that a type holds. NumPy rounds a FLOAT twice, by way of a DOUBLE, so its neighbours count."""
+    with np.errstate(over="ignore", under="ignore"):
+        value = kind(number)
+        near = [value, *(np.nextafter(value, kind(end)) for end in ("-inf", "inf"))]
+    if isinf(value):
+        return float(value)
+    exact = Fraction(number)
+    return float(min((each for each in near if np.isfinite(each)), key=lambda each: abs(Fraction(float(each)) - exact)))
 
 
 _OWN_FORM = {

@@ -10,10 +10,12 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 TOPIC_SECONDS = 120
 """So long a worker works on rows of one topic at a time, which in a job that topics share takes a second or so."""
 
+Item = TypeVar("Item")
 _BLAMED = re.compile(r"\[topic ([a-z0-9_]+)\] (.*)")
 
 
@@ -34,6 +36,16 @@ def topic_blamed(topic: str, seconds: float) -> Iterator[None]:
         raise
     except Exception as error:
         raise TopicRowsFailed(topic, f"{type(error).__name__}: {error}") from error
+
+
+def each_blamed(items: Iterator[Item], topic: str, seconds: float) -> Iterator[Item]:
+    """The same for each of the items that rows of a topic are made into, one at a time."""
+    while True:
+        with topic_blamed(topic, seconds):
+            item = next(items, None)
+        if item is None:
+            return
+        yield item
 
 
 def blamed_in(text: str) -> tuple[str, str] | None:

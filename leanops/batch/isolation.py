@@ -22,11 +22,6 @@ class Jobs:
     limit: "Callable[[Sequence[str], int], AbstractContextManager[object]]" = lambda *_: nullcontext()
     """Interrupts a job over these topics that takes too long, by how often they were parted before."""
 
-    def alone(self, topic: str, job: Callable[[], Result]) -> Result:
-        """What a job over one topic has made of it."""
-        with self.limit([topic], 0):
-            return job()
-
     def isolated(
         self, topics: Sequence[str], job: Callable[[Sequence[str]], Mapping[str, Result]], parted: int = 0
     ) -> dict[str, Result | Exception]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -22,17 +23,25 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from leanops.batch import blame
-from leanops.batch.blame import topic_blamed
+from leanops.batch.blame import each_blamed, topic_blamed
 from leanops.batch.data_file import file_io, read_data_file
 from leanops.concurrency import Concurrency
 from leanops.inventory import schema_at
 from leanops.table_files import TableFile, table_files
 
-_TASK_BYTES, _TASK_FILES, _MOST_TASKS = 2**20, 200, 400
+_PACK_BYTES, _PACK_FILES, _MOST_PACKS = 2**20, 200, 400
+_SMALL_BYTES = 4 * 2**20
+"""Files up to this size are read as a whole."""
 
 _MOST_TOGETHER = 1_000_000
 
 ON_DAYS = "on days"
+
+_TOLD = ("topic", "role", "file")
+TOLD = ("@topic", "@role", "@file")
+"""What is told of rows beside columns of payloads, none of which can be called so."""
+
+_TYPES = {"publish_time": pa.timestamp("us", "UTC"), "ingestion_ts": pa.int64(), "landing_seq": pa.int64()}
 
 RowFilter = Callable[[pa.Table], pa.ChunkedArray]
 """Which rows are wanted."""
@@ -57,8 +66,6 @@ class Scan:
     role: str = ""
     days: frozenset[date] = frozenset()
     """Rows of these publish days have the role `ON_DAYS`."""
-    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Columns of the table whose values come as one list, under its name."""
 
     @cached_property
     def files(self) -> list[FileScanTask]:
@@ -79,8 +86,7 @@ class Scan:
     def field_ids(self) -> dict[int, str]:
         """The columns that are read, by their ids; those that the table does not have yet are NULL."""
         held = schema_at(self.table, self.snapshot_id) if self.snapshot_id else self.table.schema()
-        wanted = {*self.columns, *(name for names in self.lists.values() for name in names)}
-        return {each.field_id: each.name for each in held.fields if each.name in wanted}
+        return {each.field_id: each.name for each in held.fields if each.name in self.columns}
 
 
 @dataclass(frozen=True)
@@ -94,76 +100,80 @@ class _Read:
     columns: Mapping[int, str]
     where: RowFilter | None
     days: frozenset[date]
-    lists: Mapping[str, tuple[str, ...]]
+    shape: pa.Schema
+    """Its own columns, and what is told of rows."""
 
     @classmethod
     def of(cls, scan: Scan) -> "_Read":
-        io = scan.table.io.properties
-        return cls(scan.topic, scan.role, io, scan.field_ids, scan.where, scan.days, scan.lists)
+        io, shape = scan.table.io.properties, shape_of((*TOLD, *scan.columns))
+        return cls(scan.topic, scan.role, io, scan.field_ids, scan.where, scan.days, shape)
 
-    def batches(self, rows: pa.Table, file: str, shape: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows that it wants of those of a file."""
-        wanted = rows if self.where is None else rows.filter(self.where(rows))
-        for batch in self._shaped(wanted, file, shape).to_batches():
-            yield self._with_roles(batch) if self.days else batch
-
-    def _shaped(self, rows: pa.Table, file: str, shape: pa.Schema) -> pa.Table:
-        """The rows with all columns of the scan.
+    def batches(self, rows: pa.Table, file: str, shape: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+        """The rows that it wants of those of a file, in the columns of `shape`, or else in its own.
 
         What is told of them is not looked for in the table, where a payload's field may be called so.
         """
-        told = {"topic": self.topic, "role": self.role, "file": file}
-        there = {*self.columns.values()}
+        wanted = rows if self.where is None else rows.filter(self.where(rows))
+        told = dict(zip(_TOLD if shape else TOLD, (self.topic, self.role, file), strict=True))
+        shape, there = shape or self.shape, {*self.columns.values()}
         columns = [
-            repeated(told[each.name], rows.num_rows)
+            repeated(told[each.name], wanted.num_rows)
             if each.name in told
-            else self._list(rows, each.name)
-            if each.name in self.lists
-            else rows[each.name].cast(each.type)
+            else wanted[each.name].cast(each.type)
             if each.name in there
-            else pa.nulls(rows.num_rows, each.type)
+            else pa.nulls(wanted.num_rows, each.type)
             for each in shape
         ]
-        return pa.table(columns, schema=shape)
+        found = pa.table(columns, schema=shape)
+        return iter((self._with_roles(found, [*told][1]) if self.days else found).to_batches())
 
-    def _list(self, rows: pa.Table, name: str) -> pa.Array:
-        there, nothing = {*self.columns.values()}, pa.nulls(rows.num_rows, pa.string())
-        columns = [
-            rows[each].combine_chunks().cast(pa.string()) if each in there else nothing for each in self.lists[name]
-        ]
-        return lists_of(columns, rows.num_rows)
-
-    def _with_roles(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _with_roles(self, rows: pa.Table, role: str) -> pa.Table:
         days = pc.cast(rows["publish_time"], pa.date32())
         is_on_days = pc.fill_null(pc.is_in(days, pa.array(sorted(self.days), pa.date32())), False)
-        place = rows.schema.get_field_index("role")
-        return rows.set_column(place, rows.schema.field(place), pc.if_else(is_on_days, ON_DAYS, rows["role"]))
+        place = rows.schema.get_field_index(role)
+        return rows.set_column(place, rows.schema.field(place), pc.if_else(is_on_days, ON_DAYS, rows[role]))
 
 
 @dataclass(frozen=True)
-class _Task:
-    """The files that one task reads, each once, and which of its reads want rows of it."""
+class Task:
+    """Files that a worker reads, each once, and which of its reads want rows of it."""
 
     reads: list[_Read] = field(default_factory=list)
     files: list[tuple[FileScanTask, list[int]]] = field(default_factory=list)
 
-    def batches(self, shape: pa.Schema, reshape: Reshape | None, seconds: float) -> Iterator[pa.RecordBatch]:
-        """The rows of all its files, which are a megabyte or so, or one. What is wrong with one blames its topic."""
+    @property
+    def topic(self) -> str:
+        """The topic of its files, where it is one."""
+        return self.reads[0].topic
 
-        def read(planned: tuple[FileScanTask, list[int]]) -> list[pa.Table]:
+    @property
+    def bytes(self) -> int:
+        return sum(file.file.file_size_in_bytes for file, _ in self.files)
+
+    def batches(self, shape: pa.Schema | None, reshape: Reshape | None, seconds: float) -> Iterator[pa.RecordBatch]:
+        """The rows of all its files, in the columns of `shape`, or in those that each read asks for.
+
+        Small files are read at once where each is waited for; of a large one, a part at a time is in memory.
+        """
+
+        def read(planned: tuple[FileScanTask, list[int]]) -> Iterator[pa.Table]:
             file, reads = planned[0], [self.reads[each] for each in planned[1]]
             columns = {number: name for each in reads for number, name in each.columns.items()}
-            with topic_blamed(reads[0].topic, seconds):
-                return list(read_data_file(file_io(reads[0].io), file, columns))
+            return read_data_file(file_io(reads[0].io), file, columns)
 
-        for (file, wanted), rows in zip(self.files, Concurrency().map(read, self.files), strict=True):
-            reads = [self.reads[each] for each in wanted]
-            with topic_blamed(reads[0].topic, seconds):
-                found = [
-                    batch for part in rows for each in reads for batch in each.batches(part, file.file.file_path, shape)
-                ]
-                found = list(map(reshape, found)) if reshape else found
-            yield from found
+        def read_whole(planned: tuple[FileScanTask, list[int]]) -> Iterator[pa.Table]:
+            with topic_blamed(self.reads[planned[1][0]].topic, seconds):
+                return iter(list(read(planned)))
+
+        small = [each for each in self.files if each[0].file.file_size_in_bytes <= _SMALL_BYTES]
+        large = [each for each in self.files if each[0].file.file_size_in_bytes > _SMALL_BYTES]
+        parts = chain(
+            zip(small, Concurrency().map(read_whole, small), strict=True), zip(large, map(read, large), strict=True)
+        )
+        for (file, wanted), rows in parts:
+            reads, path = [self.reads[each] for each in wanted], file.file.file_path
+            found = (batch for part in rows for each in reads for batch in each.batches(part, path, shape))
+            yield from each_blamed(map(reshape, found) if reshape else found, reads[0].topic, seconds)
 
 
 def read_tables(
@@ -178,40 +188,72 @@ def read_tables(
     What `reshape` makes of them has the columns `into`. Both happen in the worker that reads them. A file that several
     scans want rows of is read once.
     """
-    arrow_shape, tasks, seconds = to_arrow_schema(shape), _packed(scans), blame.TOPIC_SECONDS
+    arrow_shape, seconds = to_arrow_schema(shape), blame.TOPIC_SECONDS
+
+    def read(tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
+        return merged(tasks).batches(arrow_shape, reshape, seconds)
+
+    return work_where_read(spark, scans, read, into or shape)
+
+
+def work_where_read(
+    spark: SparkSession,
+    scans: Sequence[Scan],
+    work: Callable[[Sequence[Task]], Iterator[pa.RecordBatch]],
+    into: StructType,
+    *,
+    by_topic: bool = False,
+) -> DataFrame:
+    """What workers make of the files of all scans, shared out among them: file by file, or topic by topic."""
+    packs = _packed(_tasks_of_topics(scans) if by_topic else _tasks_of_files(scans))
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
-            task: _Task = pickle.loads(tasks[number])  # noqa: S301 - written by ourselves, below
-            yield from task.batches(arrow_shape, reshape, seconds)
+            yield from work([pickle.loads(task) for task in packs[number]])  # noqa: S301 - packed by ourselves, below
 
-    return spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(read, into or shape)
+    return spark.range(0, len(packs), 1, max(1, len(packs))).mapInArrow(read, into)
 
 
-def _packed(scans: Sequence[Scan]) -> list[bytes]:
-    """The files of all scans, shared out among tasks: each gets about as many bytes."""
-    wanted: dict[tuple[str, frozenset[str]], list[Scan]] = {}
-    files: dict[tuple[str, frozenset[str]], FileScanTask] = {}
+def merged(tasks: Sequence[Task]) -> Task:
+    """The files of some tasks as one: more of them can be read at once."""
+    whole = Task()
+    for task in tasks:
+        first = len(whole.reads)
+        whole.reads.extend(task.reads)
+        whole.files.extend((file, [first + each for each in reads]) for file, reads in task.files)
+    return whole
+
+
+def _tasks_of_files(scans: Sequence[Scan]) -> list[Task]:
+    """A task for each file. As of another snapshot, other rows of it may be deleted."""
+    wanted: dict[tuple[str, frozenset[str]], tuple[FileScanTask, list[Scan]]] = {}
     for scan in scans:
         for file in scan.files:
-            # As of another snapshot, other rows of a file may be deleted.
             which = (file.file.file_path, frozenset(each.file_path for each in file.delete_files))
-            files[which] = file
-            wanted.setdefault(which, []).append(scan)
-    largest_first = sorted(files.items(), key=lambda each: -each[1].file.file_size_in_bytes)
-    by_bytes = math.ceil(sum(file.file.file_size_in_bytes for file in files.values()) / _TASK_BYTES)
-    count = min(max(by_bytes, math.ceil(len(files) / _TASK_FILES)), _MOST_TASKS, len(files))
-    tasks = [_Task() for _ in range(count)]
-    numbers: list[dict[int, int]] = [{} for _ in range(count)]
-    for i, (which, file) in enumerate(largest_first):
+            wanted.setdefault(which, (file, []))[1].append(scan)
+    return [Task([_Read.of(scan) for scan in own], [(file, [*range(len(own))])]) for file, own in wanted.values()]
+
+
+def _tasks_of_topics(scans: Sequence[Scan]) -> list[Task]:
+    """A task for all files of each topic."""
+    topics: dict[str, Task] = {}
+    for scan in scans:
+        task = topics.setdefault(scan.topic, Task())
+        task.reads.append(_Read.of(scan))
+        task.files.extend((file, [len(task.reads) - 1]) for file in scan.files)
+    return [task for task in topics.values() if task.files]
+
+
+def _packed(tasks: Sequence[Task]) -> list[list[bytes]]:
+    """Tasks in packs, each of about as many bytes."""
+    largest_first = sorted(tasks, key=lambda each: -each.bytes)
+    by_bytes = math.ceil(sum(each.bytes for each in tasks) / _PACK_BYTES)
+    by_files = math.ceil(sum(len(each.files) for each in tasks) / _PACK_FILES)
+    packs: list[list[bytes]] = [[] for _ in range(min(max(by_bytes, by_files), _MOST_PACKS, len(tasks)))]
+    for i, task in enumerate(largest_first):
         # Forth and back, so that the first does not get the largest of each round.
-        place = i % count if (i // count) % 2 == 0 else count - 1 - i % count
-        task, own = tasks[place], numbers[place]
-        for scan in wanted[which]:
-            if own.setdefault(id(scan), len(task.reads)) == len(task.reads):
-                task.reads.append(_Read.of(scan))
-        task.files.append((file, [own[id(scan)] for scan in wanted[which]]))
-    return [pickle.dumps(task) for task in tasks]
+        packs[i % len(packs) if (i // len(packs)) % 2 == 0 else -1 - i % len(packs)].append(pickle.dumps(task))
+    return packs
 
 
 def together(rows: DataFrame, others: Iterable[Scan]) -> DataFrame:
@@ -221,6 +263,11 @@ def together(rows: DataFrame, others: Iterable[Scan]) -> DataFrame:
     """
     looked_up = sum(task.file.record_count for scan in others for task in scan.files)
     return rows.repartition("topic") if looked_up <= _MOST_TOGETHER else rows
+
+
+def shape_of(columns: Iterable[str]) -> pa.Schema:
+    """Columns with their types: all but some of the platform's own are texts."""
+    return pa.schema([(name, _TYPES.get(name, pa.string())) for name in columns])
 
 
 def lists_of(columns: Sequence[pa.Array], rows: int) -> pa.Array:

@@ -3,10 +3,12 @@
 A worker writes files and commits nothing. Files that no commit names are orphans, and go with the week's maintenance.
 """
 
+import math
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from itertools import chain
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
@@ -24,14 +26,18 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from leanops.batch import blame
 from leanops.batch.blame import topic_blamed
 from leanops.batch.data_file import file_io, read_data_file
-from leanops.batch.scan import repeated
+from leanops.batch.scan import Scan, Task, repeated, work_where_read
 from leanops.checkpointed import checkpointed
+from leanops.concurrency import Concurrency
 from leanops.data_files import DayFiles
 from leanops.names import SYSTEM_COLUMNS
 
 Result_co = TypeVar("Result_co", covariant=True)
 REWRITTEN_BYTES = 8 * 2**20
 """What a worker writes again at most, compressed, to take rows out of files."""
+
+SHARE_BYTES = 64 * 2**20
+"""So much of a large topic a worker holds before it writes."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +51,15 @@ class Target:
     files: Mapping[str, FileScanTask] = field(default_factory=dict)
     """Its files that rows may be taken out of, by their paths."""
     rewritten_bytes: int = 0
-    """What may be written again of them."""
+    """What may be written again of them. Nothing, where several workers write: each has some of the rows alone."""
 
     @classmethod
-    def of(cls, table: Table, files: Iterable[FileScanTask] = ()) -> "Target":
-        tasks = {each.file.file_path: each for each in files}
+    def of(cls, table: Table, files: Iterable[FileScanTask], is_shared_out: bool) -> "Target":
+        tasks = {} if is_shared_out else {each.file.file_path: each for each in files}
         history = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
         bare: dict[str, object] = {**{name: [] for name in history}, "refs": {}, "current_snapshot_id": None}
-        return cls(table.metadata.model_copy(update=bare), table.io.properties, tasks, REWRITTEN_BYTES)
+        rewritten = -1 if is_shared_out else REWRITTEN_BYTES
+        return cls(table.metadata.model_copy(update=bare), table.io.properties, tasks, rewritten)
 
     def with_schema(self, schema: Schema) -> "Target":
         """The same table with other columns, which it has once the files are committed."""
@@ -75,12 +82,12 @@ class Target:
 
     def remaining(self, gone: Mapping[str, Sequence[int]]) -> pa.Table | None:
         """What is left of files when rows are taken out of them; None if that is too much to be written again."""
+        if self.rewritten_bytes < 0:
+            return None
         tasks = [self.files[path] for path in gone]
         if sum(task.file.file_size_in_bytes for task in tasks) > self.rewritten_bytes:
             return None
         schema = schema_to_pyarrow(self.schema)
-        if not tasks:
-            return schema.empty_table()
         columns = {each.field_id: each.name for each in self.schema.fields}
         files = (part for task in tasks for part in read_data_file(file_io(self.io), task, columns))
         rows = pa.concat_tables(fitted(part, schema) for part in files)
@@ -100,15 +107,28 @@ class Written:
     is_deletion_left: bool = False
     """Whether the rows that are gone are still in their files, which were too large to be written again."""
 
+    def and_also(self, other: "Written") -> "Written":
+        """What two workers have made of the rows of one topic."""
+        return Written(
+            [*self.added, *other.added],
+            [*self.rewritten, *other.rewritten],
+            sorted([*self.gone, *other.gone]),
+            self.is_deletion_left or other.is_deletion_left,
+        )
 
-def replace_rows(target: Target, rows: pa.Table, gone: Mapping[str, Sequence[int]]) -> Written:
-    """Write rows, and the files anew that others are taken out of."""
-    remaining = target.remaining(gone)
-    seqs = sorted(seq for each in gone.values() for seq in each)
+
+def replace_rows(target: Target, rows: pa.Table, gone: pa.Table) -> Written:
+    """Write rows, and the files anew that others are taken out of; `gone` has the `file` and `landing_seq` of these."""
+    if not gone.num_rows:
+        return Written(target.write(rows))
+    files: dict[str, list[int]] = {}
+    for row in gone.select(["file", "landing_seq"]).to_pylist():
+        files.setdefault(row["file"], []).append(row["landing_seq"])
+    seqs = sorted(seq for each in files.values() for seq in each)
+    remaining = target.remaining(files)
     if remaining is None:
         return Written(target.write(rows), (), seqs, is_deletion_left=True)
-    rows = pa.concat_tables([remaining, fitted(rows, remaining.schema)]) if gone else rows
-    return Written(target.write(rows), [*gone], seqs)
+    return Written(target.write(pa.concat_tables([remaining, fitted(rows, remaining.schema)])), [*files], seqs)
 
 
 class RowWriter(Protocol[Result_co]):
@@ -118,31 +138,105 @@ class RowWriter(Protocol[Result_co]):
         """The report, and the rows that did not make it into the topic's own table."""
 
 
-def by_topic(
-    rows: DataFrame, writers: Mapping[str, RowWriter[Result_co]], refused: StructType
-) -> tuple[dict[str, Result_co], DataFrame]:
-    """Bring the rows of each topic together in one worker, whose writer reports of them.
+@dataclass(frozen=True)
+class _Workers(Generic[Result_co]):
+    """The writers of topics, for workers that report what each has written, and hand back rows as `refused` has them.
 
-    Reports come here. The rows that a writer hands back, of all topics and in the columns `refused`, stay in Spark.
+    Each is packed by itself: a worker unpacks the writers of its own topics, and not those of all.
     """
-    seconds, shape = blame.TOPIC_SECONDS, to_arrow_schema(refused)
-    # Each by itself: a worker unpacks the writers of its own topics, and not those of all.
-    packed = {topic: pickle.dumps(writer) for topic, writer in writers.items()}
 
-    def work(topic: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
-        name = topic[0].as_py()
-        with topic_blamed(name, seconds):
-            report, others = pickle.loads(packed[name]).write(rows)  # noqa: S301 - our own, from above
+    packed: Mapping[str, bytes]
+    refused: StructType
+    seconds: float
+    share_bytes: float
+    """So much of a topic one writer gets at a time."""
+
+    @classmethod
+    def of(
+        cls, writers: Mapping[str, RowWriter[Result_co]], refused: StructType, is_large: bool
+    ) -> "_Workers[Result_co]":
+        packed = {topic: pickle.dumps(each) for topic, each in writers.items()}
+        return cls(packed, refused, blame.TOPIC_SECONDS, SHARE_BYTES if is_large else math.inf)
+
+    @property
+    def columns(self) -> StructType:
+        told = [StructField("topic", StringType()), StructField("report", BinaryType())]
+        return StructType([*told, *self.refused.fields])
+
+    def write(self, topic: str, rows: pa.Table) -> pa.Table:
+        """A row with the report, and those that are handed back."""
+        with topic_blamed(topic, self.seconds):
+            report, back = pickle.loads(self.packed[topic]).write(rows)  # noqa: S301 - our own, from above
             first = pa.table({"report": pa.array([pickle.dumps(report)], pa.binary())})
-            found = pa.concat_tables([first, fitted(others, shape)], promote_options="default")
-            return found.add_column(0, "topic", repeated(name, found.num_rows))
+            shape = to_arrow_schema(self.refused)
+            found = pa.concat_tables([first, fitted(back, shape)], promote_options="default")
+            return found.add_column(0, "topic", repeated(topic, found.num_rows))
 
-    columns = StructType([StructField("topic", StringType()), StructField("report", BinaryType()), *refused.fields])
-    # Apart from what led to it: it is asked twice, and files are written once.
-    done = checkpointed(rows.groupBy("topic").applyInArrow(work, columns))
-    reports = done.where(F.col("report").isNotNull()).select("topic", "report").collect()
-    found = {row["topic"]: pickle.loads(row["report"]) for row in reports}  # noqa: S301 - our own workers'
-    return found, done.where(F.col("report").isNull()).drop("report")
+    def write_shares(self, topic: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same of rows that come in parts, as many at a time as a worker can hold."""
+        share: list[pa.RecordBatch] = []
+        for batch in chain(batches, [None]):
+            share += [batch] if batch is not None and batch.num_rows else []
+            is_full = sum(each.nbytes for each in share) >= self.share_bytes
+            if share and (is_full or batch is None):
+                # Rows of one table, or of several that have not the same columns.
+                rows = pa.concat_tables(map(_table_of, share), promote_options="default")
+                yield from self.write(topic, rows).to_batches()
+                share = []
+
+    def reports(self, made: DataFrame) -> tuple[dict[str, list[Result_co]], DataFrame]:
+        """Have it done. Reports come here; the rows that were handed back, of all topics, stay in Spark."""
+        # Apart from what led to it: it is asked twice, and files are written once.
+        done = checkpointed(made)
+        found: dict[str, list[Result_co]] = {topic: [] for topic in self.packed}
+        for row in done.where(F.col("report").isNotNull()).select("topic", "report").collect():
+            found[row["topic"]].append(pickle.loads(row["report"]))  # noqa: S301 - our own workers'
+        return found, done.where(F.col("report").isNull()).drop("report")
+
+
+def write_rows(
+    rows: DataFrame, writers: Mapping[str, RowWriter[Result_co]], refused: StructType, is_large: bool
+) -> tuple[dict[str, list[Result_co]], DataFrame]:
+    """Have workers write rows; the reports of each topic, and what did not make it into its table.
+
+    The rows of a topic come together in one worker, unless it is large and alone: then each worker writes what it has,
+    as much of it at a time as it can hold.
+    """
+    workers = _Workers.of(writers, refused, is_large)
+    if not is_large:
+        by_topic = rows.groupBy("topic").applyInArrow(
+            lambda topic, rows: workers.write(topic[0].as_py(), rows), workers.columns
+        )
+        return workers.reports(by_topic)
+    [topic] = writers
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return workers.write_shares(topic, batches)
+
+    return workers.reports(rows.mapInArrow(write, workers.columns))
+
+
+def write_where_read(
+    spark: SparkSession,
+    scans: Sequence[Scan],
+    writers: Mapping[str, RowWriter[Result_co]],
+    refused: StructType,
+    is_large: bool,
+) -> tuple[dict[str, list[Result_co]], DataFrame]:
+    """The same of rows that need not meet others: whichever worker reads them writes them."""
+    workers = _Workers.of(writers, refused, is_large)
+
+    def write(tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
+        def write_task(task: Task) -> list[pa.RecordBatch]:
+            return list(workers.write_shares(task.topic, task.batches(None, None, workers.seconds)))
+
+        return chain.from_iterable(Concurrency().map(write_task, tasks))
+
+    return workers.reports(work_where_read(spark, scans, write, workers.columns, by_topic=not is_large))
+
+
+def _table_of(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
 
 
 def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:

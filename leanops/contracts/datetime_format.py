@@ -1,4 +1,4 @@
-"""The formats of DATE and TIMESTAMP columns: which there are, and the form of a text that is written in one.
+"""The formats of DATE and TIMESTAMP columns: which there are, and which moment a text in one says.
 
 A format is a pattern as Spark takes it: Java's `DateTimeFormatter`, less what Spark's `DateTimeFormatterHelper` refuses
 (weeks, narrow names, letters that cannot be read). It is accepted if
@@ -17,17 +17,22 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
 
 from leanops.errors import NotAllowed, quoted
 
-EPOCH_FORMATS = ("epoch_seconds", "epoch_millis", "epoch_micros")
+EPOCH_FORMATS = {"epoch_seconds": 1_000_000, "epoch_millis": 1_000, "epoch_micros": 1}
+"""Numbers since 1970, and how many microseconds each counts."""
 MAX_LENGTH = 100
 MAX_SECTIONS = 4
 
 _MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 _SHORT_MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+_MONTH_NUMBERS = {
+    name: number for names in (_MONTHS, _SHORT_MONTHS) for number, name in enumerate(names.split("|"), start=1)
+}
 _TWO_DIGITS = {1: "(?:0|[1-9][0-9]?)", 2: "[0-9]{2}"}
 _FROM_ONE = {1: "[1-9][0-9]?", 2: "[0-9]{2}"}
 _MONTH = {**_FROM_ONE, 3: f"(?:{_SHORT_MONTHS})", 4: f"(?:{_MONTHS})"}
@@ -75,8 +80,12 @@ _PARTS = {
     "S": "fraction",
     "a": "half of the day",
 }
+_READ = ("year", "month", "day", "day of the year", "hour", "half of the day", "minute", "second", "fraction", "zone")
 _TIME_PARTS = ("hour", "minute", "second", "fraction", "half of the day")
 _NUMBERS = "yMLdDHkKhms"
+_CLOCKS = {"H": range(24), "k": range(1, 25), "K": range(12), "h": range(1, 13)}
+_OFFSET = re.compile(r"(?:GMT)?([+-])([0-9]{1,2}):?([0-9]{2})?:?([0-9]{2})?")
+_FURTHEST_ZONE = timedelta(hours=18)
 
 _NO_WEEKS = "Spark reads no weeks, quarters or days of the week"
 _NO_NAMES = "the name of a zone means more than one moment when clocks go back, and its abbreviation more than one zone"
@@ -164,25 +173,74 @@ def is_format(layout: str, type_name: str) -> bool:
     return _problem(layout, type_name) is None
 
 
-@lru_cache(maxsize=10_000)
-def text_form(layout: str) -> str:
-    """The form of the texts that are written in a format, as a regular expression of Java and of Python.
+def read_moment(text: str, layout: str) -> datetime | None:
+    """The moment in UTC that a text of this format says, or None: it has another form, or says February 30th.
 
-    A text of this form is read by Spark as exactly the moment that it says, or not at all (February 30th). Without it,
-    Spark would read `jan` for `Jan`, drop a seventh decimal, and fail the whole query at the year 999999999.
+    Years are 1 to 9999, in UTC too; zones are at most 18 hours away. What the text does not say is zero.
     """
-    return "".join(map(_form, _parse(layout)))
+    form, places, clock = _reader(layout)
+    found = form.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, day_of_year, hour, half, minute, second, fraction, zone = found.group(*places)
+    try:
+        moment = datetime(
+            int(year),
+            _MONTH_NUMBERS.get(month) or int(month or 1),
+            int(day or 1),
+            _hour(int(hour), clock, half) if hour else 0,
+            int(minute or 0),
+            int(second or 0),
+            int(f"{fraction:0<6.6}") if fraction else 0,
+            UTC,
+        )
+        if day_of_year:
+            moment += timedelta(days=int(day_of_year) - 1)
+            if moment.year != int(year):
+                return None
+        return moment - _offset(zone) if zone else moment
+    except (ValueError, OverflowError):
+        return None
 
 
-def has_offset(layout: str) -> bool:
-    """Whether a text of this format says how far it is from UTC, and so may mean a moment of another year."""
-    return bool(_letters(_parse(layout)) & set("XxZO"))
+@lru_cache(maxsize=10_000)
+def _reader(layout: str) -> tuple[re.Pattern[str], list[int], range]:
+    """The form of the texts that are written in a format, its groups in the order of `_READ`, and the hour's clock.
+
+    The last group is empty: it stands for each part that the format has not.
+    """
+    items = _parse(layout)
+    letters = list(_letters(items))
+    parts = [_PARTS[letter] for letter in letters]
+    places = [(parts.index(part) if part in parts else len(parts)) + 1 for part in _READ]
+    clock = next((_CLOCKS[letter] for letter in letters if letter in _CLOCKS), range(24))
+    return re.compile(f"{''.join(map(_form, items))}()"), places, clock
 
 
 def _form(item: _Item) -> str:
     if isinstance(item, _Section):
         return f"(?:{''.join(map(_form, item.items))})?"
-    return re.escape(item) if isinstance(item, str) else _FORMS[item.letter][item.count]
+    return re.escape(item) if isinstance(item, str) else f"({_FORMS[item.letter][item.count]})"
+
+
+def _hour(hour: int, clock: range, half: str | None) -> int:
+    """The hour of the day. AM or PM beside an hour of 24 must agree with it."""
+    of_day = hour % len(clock) + (12 if half == "PM" and len(clock) == 12 else 0)
+    if hour not in clock or (half and (half == "PM") != (of_day >= 12)):
+        raise ValueError("there is no such hour")
+    return of_day
+
+
+@lru_cache
+def _offset(zone: str) -> timedelta:
+    found = _OFFSET.fullmatch(zone)
+    if found is None:  # Z or GMT
+        return timedelta()
+    hours, minutes, seconds = map(int, found.groups(default="0")[1:])
+    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    if minutes >= 60 or seconds >= 60 or offset > _FURTHEST_ZONE:
+        raise ValueError("there is no such zone")
+    return -offset if found[1] == "-" else offset
 
 
 def _problem(layout: str, type_name: str) -> str | None:
@@ -376,14 +434,12 @@ def _check_era(items: Sequence[_Item]) -> None:
         raise ValueError("an era (G) is not optional")
 
 
-def _letters(items: Sequence[_Item]) -> set[str]:
-    letters: set[str] = set()
+def _letters(items: Sequence[_Item]) -> Iterator[str]:
     for item in items:
         if isinstance(item, _Section):
-            letters |= _letters(item.items)
+            yield from _letters(item.items)
         elif isinstance(item, _Field):
-            letters.add(item.letter)
-    return letters
+            yield item.letter
 
 
 def _nearest(layout: str, type_name: str) -> str | None:

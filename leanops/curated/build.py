@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pyiceberg.catalog import Catalog
 
 from leanops.batch.isolation import Jobs
-from leanops.batch.topics import Outcome, TopicBuild, each_topic, in_batches, is_large
+from leanops.batch.layer import build_layer
+from leanops.batch.topics import Outcome, TopicBuild, each_topic
 from leanops.curated.built import CuratedBuild
 from leanops.curated.errors import restamp_open_errors
-from leanops.curated.own_job import OwnJob
-from leanops.curated.planned import Planned
-from leanops.curated.shared_job import SharedJob
+from leanops.curated.job import CuratedJob
+from leanops.curated.planned import PlannedCurated
 from leanops.curated.table import ensure_errors_table
 
 
@@ -21,16 +21,8 @@ def build_curated(jobs: Jobs, catalog: Catalog, topics: Sequence[TopicBuild]) ->
     rebuilt here, are made anew. When the contract says something else, everything is.
     """
     ensure_errors_table(catalog)
-    planned = each_topic(topics, Planned.of)
-    done: dict[str, Outcome[CuratedBuild]] = {
-        topic: found for topic, found in planned.items() if not isinstance(found, Planned)
-    }
-    todo = [found for found in planned.values() if isinstance(found, Planned)]
+    planned = each_topic(topics, PlannedCurated.of)
+    todo = [found for found in planned.values() if isinstance(found, PlannedCurated)]
     if stale := {each.topic: each.build.contract.version for each in todo if not each.since.is_of_version}:
         restamp_open_errors(jobs.sessions(), stale)
-    for batch in in_batches(todo):
-        if is_large(batch[0]):
-            done |= each_topic(batch, lambda each: jobs.alone(each.topic, OwnJob(jobs.sessions(), each).build))
-        else:
-            done |= SharedJob(jobs, {each.topic: each for each in batch}).build()
-    return done
+    return build_layer(CuratedJob, PlannedCurated, jobs, catalog, planned)

@@ -11,7 +11,8 @@ from leanops.curated.binding import BoundColumn
 from leanops.slices import Slice
 
 if TYPE_CHECKING:
-    from leanops.curated.planned import Planned
+    from leanops.curated.planned import PlannedCurated
+    from leanops.curated.worker import Report
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,7 @@ class CuratedBuild:
 
     @classmethod
     def of(
-        cls,
-        planned: "Planned",
-        snapshot: Snapshot,
-        days: frozenset[date],
-        *,
-        rows: int,
-        invalid: int,
-        updated: int,
-        last_ingestion_ts: int | None,
-        errors_by_rule: Mapping[str, int],
+        cls, planned: "PlannedCurated", snapshot: Snapshot, report: "Report", days: frozenset[date]
     ) -> "CuratedBuild":
         """A build that has published."""
         return cls(
@@ -55,11 +47,11 @@ class CuratedBuild:
             standardized_snapshot=planned.source_snapshot,
             bound=planned.binding.bound,
             days=days,
-            last_ingestion_ts=last_ingestion_ts,
+            last_ingestion_ts=report.last_ingestion_ts or None,
             part=planned.part,
-            rows_read=rows,
-            written=rows - invalid,
-            updated=updated,
-            broken=invalid,
-            errors_by_rule=errors_by_rule,
+            rows_read=report.rows,
+            written=report.rows - report.invalid,
+            updated=len(report.written.gone),
+            broken=report.invalid,
+            errors_by_rule=dict(sorted(report.errors_by_rule.items())),
         )

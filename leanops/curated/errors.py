@@ -5,11 +5,22 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from leanops.curated.planned import Planned
-from leanops.curated.table import ERRORS_SCHEMA
-from leanops.curated.transform import invalid_rows
+from leanops.curated.planned import PlannedCurated
+from leanops.curated.table import ERRORS_SCHEMA, KEY_COLUMNS
 from leanops.names import Layer, spark_table
+from leanops.standardized.transform import MESSAGE
+
+INVALID = (
+    StructType([MESSAGE[name] for name in KEY_COLUMNS])
+    .add(
+        "broken_rules", ArrayType(StructType([StructField(each, StringType()) for each in ("column", "rule", "value")]))
+    )
+    .add("is_invalid", "boolean")
+    .add("contract_version", "integer")
+)
+"""A row that workers hand back: because it is invalid, or because errors of its record may be open."""
 
 _COLUMNS = [field.name for field in ERRORS_SCHEMA.fields]
 _SAME = ("topic_name", "message_id")
@@ -25,14 +36,21 @@ def errors_of(spark: SparkSession, topics: Sequence[str]) -> DataFrame:
     return spark.read.table(spark_table(Layer.ERRORS, "")).where(F.col("topic_name").isin(list(topics)))
 
 
-def error_changes(spark: SparkSession, planned: Sequence[Planned], rows: DataFrame) -> DataFrame:
+def error_changes(spark: SparkSession, planned: Sequence[PlannedCurated], rows: DataFrame) -> DataFrame:
     """The errors that come, and those that change, as they are from now on; `is_there` tells those that replace some.
 
     A row that breaks its contract now has an open error, since it was first seen. An open one is closed when its row
     was replaced, or validated again and found good; also what an unfinished build has left for messages of its part.
     A message has one error: where somebody has doubled one of rows that are made anew, the oldest is left.
     """
-    invalid = rows.transform(invalid_rows)
+    invalid = rows.where("is_invalid").select(
+        *KEY_COLUMNS,
+        F.col("topic").alias("topic_name"),
+        "broken_rules",
+        "contract_version",
+        F.current_timestamp().alias("first_seen"),
+        F.lit(None).cast("timestamp").alias("closed"),
+    )
     looked_at = [each for each in planned if is_looked_at(each)]
     if not looked_at:
         return invalid.select(*_COLUMNS, F.lit(False).alias("is_there"))
@@ -44,7 +62,7 @@ def error_changes(spark: SparkSession, planned: Sequence[Planned], rows: DataFra
     new, old = F.col("new"), F.col("known")
     is_invalid, is_there = new.isNotNull(), old.isNotNull()
     is_resolved = F.col("is_again") & old["closed"].isNull()
-    is_doubled = (F.col("copies") > 1) & _in_topics([each for each in looked_at if _is_made_anew(each)])
+    is_doubled = (F.col("copies") > 1) & _in_topics([each for each in looked_at if each.is_made_anew])
     first_seen = F.coalesce(old["first_seen"], new["first_seen"])
     error = (
         F.when(is_invalid, new.withField("first_seen", first_seen))
@@ -55,7 +73,7 @@ def error_changes(spark: SparkSession, planned: Sequence[Planned], rows: DataFra
     return changed.select(error.alias("error"), is_there.alias("is_there")).select("error.*", "is_there")
 
 
-def is_looked_at(planned: Planned) -> bool:
+def is_looked_at(planned: PlannedCurated) -> bool:
     """Whether errors of a topic may be there that change: a build that replaces nothing opens new ones only."""
     return planned.lost is None or bool(planned.lost)
 
@@ -99,7 +117,7 @@ def _one_of_each(known: DataFrame) -> DataFrame:
 
 
 def _marked_if_validated_again(
-    known: DataFrame, spark: SparkSession, planned: Sequence[Planned], rows: DataFrame
+    known: DataFrame, spark: SparkSession, planned: Sequence[PlannedCurated], rows: DataFrame
 ) -> DataFrame:
     """Errors, and whether their rows were replaced, or their records validated again."""
     named = [(each.topic, seq) for each in planned for seq in each.lost or ()]
@@ -120,9 +138,5 @@ def _marked_if_validated_again(
     return known.withColumn("is_again", F.coalesce(is_again, F.lit(False)))
 
 
-def _in_topics(planned: Sequence[Planned]) -> Column:
+def _in_topics(planned: Sequence[PlannedCurated]) -> Column:
     return F.col("topic_name").isin([each.topic for each in planned])
-
-
-def _is_made_anew(planned: Planned) -> bool:
-    return planned.part.is_whole or bool(planned.part.days)

@@ -7,9 +7,9 @@ from functools import cached_property, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
+from leanops.batch.layer import Planned
 from leanops.batch.scan import Scan
 from leanops.batch.topics import TopicBuild
 from leanops.batch.write import Target
@@ -24,74 +24,54 @@ from leanops.commits import (
 from leanops.contracts.model import Contract
 from leanops.curated.binding import bound_columns
 from leanops.curated.built import CuratedBuild
-from leanops.curated.table import KEY_COLUMNS, ensure_curated_table, in_force_since
-from leanops.curated.transform import Binding
-from leanops.curated.worker import TopicWriter
-from leanops.inventory import has_rows_without_day, schema_at, table_days
-from leanops.names import OBJECTS_COLUMN
+from leanops.curated.table import ensure_curated_table, in_force_since
+from leanops.curated.validation import Binding
+from leanops.curated.worker import HELD, LOST, TopicWriter
+from leanops.inventory import has_rows_without_day, schema_at
 from leanops.slices import Slice
 from leanops.standardized.table import ensure_standardized_table, flat_columns
-from leanops.table_files import file_day
 
-HELD, LOST = "held", "lost"
 _HELD_COLUMNS = ("idempotency_key", "landing_seq", "publish_time")
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedCurated(Planned):
     """One topic's build."""
 
-    build: TopicBuild
-    source: Table
     since: "Since"
     binding: Binding
-    draft: Draft
-    checkpoint: dict[str, str]
 
     @classmethod
-    def of(cls, build: TopicBuild) -> "Planned | CuratedBuild":
-        contract = build.contract
+    def of(cls, build: TopicBuild) -> "PlannedCurated | CuratedBuild":
+        contract, is_new = build.contract, build.tables.curated is None
         source = ensure_standardized_table(build.tables, contract)
         target = ensure_curated_table(build.tables, contract)
         read = source.current_snapshot()
         held = schema_at(source, read.snapshot_id) if read else source.schema()
-        binding = Binding(build.topic, contract, bound_columns(contract, flat_columns(held)))
+        binding = Binding(contract, bound_columns(contract, flat_columns(held)))
         since = Since.read(source, target, contract, build.rebuild)
-        if read is None or (since.part.is_empty and since.is_of_version):
+        part = since.part
+        if read is None or (part.is_empty and since.is_of_version):
             return CuratedBuild(False, current_id(target), current_id(source), binding.bound)
         checkpoint = {
-            "upto": str(since.part.upto),
+            "upto": str(part.upto),
             "standardized-snapshot": str(read.snapshot_id),
             "contract": contract.fingerprint,
             "contract-version": str(contract.version),
             "contract-since": in_force_since(target, contract) or datetime.now(UTC).isoformat(),
         }
-        return cls(build, source, since, binding, Draft.of(target, since.part.after), checkpoint)
-
-    @property
-    def topic(self) -> str:
-        return self.build.topic
-
-    @property
-    def part(self) -> Slice:
-        return self.since.part
+        draft = Draft.of(target, part.after, is_new)
+        return cls(build, source, read.snapshot_id, part, draft, checkpoint, since, binding)
 
     @property
     def lost(self) -> Sequence[int] | None:
         """The rows that later versions have replaced; None where it takes a look at the tables to tell."""
         return None if self.draft.is_second_try else self.since.lost
 
-    @property
-    def source_snapshot(self) -> int:
-        return int(self.checkpoint["standardized-snapshot"])
-
     @cached_property
     def rows(self) -> Scan:
-        """The rows that it takes in."""
-        lists = {"texts": self.binding.texts, "envelope": self.binding.envelope}
-        columns = (*KEY_COLUMNS, OBJECTS_COLUMN)
-        part, at = self.part, self.source_snapshot
-        return Scan(self.topic, self.source, columns, part.holds, part.may_be_in, at, lists=lists)
+        part, columns = self.part, self.binding.columns
+        return Scan(self.topic, self.source, columns, part.holds, part.may_be_in, self.source_snapshot)
 
     @cached_property
     def held(self) -> Scan:
@@ -104,26 +84,15 @@ class Planned:
         is_lost = partial(_is_among, seqs=pa.array(self.lost, pa.int64()))
         return replace(held, where=is_lost, may_hold=lambda file: file.may_hold(first - 1, last), role=LOST)
 
-    @cached_property
-    def dropped(self) -> list[DataFile]:
-        """The files that are made anew as a whole."""
-        if self.draft.is_of_nothing or not (self.part.is_whole or self.part.days):
-            return []
-        files = [task.file for task in self.held.files]
-        return files if self.part.is_whole else [file for file in files if file_day(file) in self.part.days]
-
     @property
-    def row_count(self) -> int:
-        return self.part.rows_landed + sum(day.rows for day in table_days(self.source, self.part.days).values())
-
-    @property
-    def bytes(self) -> int:
-        return self.rows.bytes
+    def is_held_looked_at(self) -> bool:
+        """Whether rows of the table may have to give way one by one."""
+        return not self.part.is_whole and bool(self.held.files)
 
     def writer(self) -> TopicWriter:
-        files = () if self.part.is_whole else self.held.files
+        target = Target.of(self.draft.table, self.held.files if self.is_held_looked_at else (), self.is_large)
         is_asked_by_key = self.lost is None and not self.part.is_whole
-        return TopicWriter(self.build.contract, Target.of(self.draft.table, files), is_asked_by_key)
+        return TopicWriter(self.binding, target, is_asked_by_key)
 
 
 @dataclass(frozen=True)

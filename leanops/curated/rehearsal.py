@@ -5,18 +5,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from leanops.commits import current_id
+from leanops.batch import blame
+from leanops.batch.scan import Scan, Task, merged, work_where_read
 from leanops.contracts.model import Contract
 from leanops.curated.binding import BoundColumn, bound_columns
-from leanops.curated.transform import BROKEN, Binding, rows_of, validated
+from leanops.curated.errors import INVALID
+from leanops.curated.validation import Binding, validate
 from leanops.errors import RehearsalImpossible
 from leanops.inventory import table_days
-from leanops.names import DAY_FIELD, Layer, spark_table, table
+from leanops.names import DAY_FIELD, Layer, table
 from leanops.slices import Slice, sized
 from leanops.standardized.table import flat_columns
 from leanops.tables import find_table
@@ -27,6 +31,8 @@ _SLOTS = 31
 # Before a column's name: the column as the active contract has it. No column is called so.
 _TODAY = "today: "
 _FAILS_TODAY = "fails_today"
+BROKEN = "broken_rules"
+_VALIDATED = ("message_id", "landing_seq", BROKEN)
 
 _Group = tuple[str | None, str]
 _PASSING: _Group = (None, "passing")
@@ -146,12 +152,11 @@ def rehearse(
             f"Standardized holds no rows of {topic}: nothing was built yet.",
             "A contract is rehearsed on rows that were built under an active one: run a tick under the first.",
         )
-    whole = spark.read.option("versionAsOf", str(current_id(source))).table(spark_table(Layer.STANDARDIZED, topic))
     today, columns = active or contract, flat_columns(source.schema())
     bound = bound_columns(contract, columns)
-    both = Binding(topic, contract, [*bound, *map(_as_today, bound_columns(today, columns))])
-    rows = whole.where(Slice.of_days(held).condition).transform(_validated_by_both, both)
+    both = Binding(contract, [*bound, *map(_as_today, bound_columns(today, columns))])
     sized(spark, sum(held.values()))
+    rows = validated_rows(spark, topic, source, Slice.of_days(held), both).transform(_by_both)
     found = _Found.among(rows)
     samples = found.samples(rows)
 
@@ -191,9 +196,23 @@ def _as_today(bound: BoundColumn) -> BoundColumn:
     return replace(bound, column=named)
 
 
-def _validated_by_both(standardized: DataFrame, both: Binding) -> DataFrame:
+def validated_rows(spark: SparkSession, topic: str, source: Table, part: Slice, binding: Binding) -> DataFrame:
+    """The rows of a part of Standardized, by their ids and numbers, each with every rule that it breaks."""
+    seconds = blame.TOPIC_SECONDS
+
+    def work(tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
+        for batch in merged(tasks).batches(None, None, seconds):
+            rows = pa.Table.from_batches([batch])
+            named = rows.select(["message_id", "landing_seq"])
+            yield from named.append_column(BROKEN, validate(rows, binding).rules_of_all()).to_batches()
+
+    scan = Scan(topic, source, binding.columns, part.holds, part.may_be_in)
+    return work_where_read(spark, [scan], work, StructType([INVALID[name] for name in _VALIDATED]))
+
+
+def _by_both(validated: DataFrame) -> DataFrame:
     """Every row, the rules of the contract that it breaks, and whether it breaks one of today's."""
-    return validated(rows_of(standardized, both), [both]).select(
+    return validated.select(
         "message_id",
         "landing_seq",
         F.filter(BROKEN, lambda rule: ~_is_todays(rule)).alias(BROKEN),

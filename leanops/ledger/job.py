@@ -14,10 +14,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from leanops.batch.isolation import Jobs
+from leanops.batch.scan import read_tables
 from leanops.batch.topics import Outcome, each_topic
 from leanops.checkpointed import checkpointed
 from leanops.ledger.account import SHOWN
-from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED, PlannedLedger, read_rows
+from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED, PlannedLedger
 from leanops.ledger.rows import (
     DAY,
     LEDGER,
@@ -99,7 +100,7 @@ class _Questions:
 
     def _rows(self, planned: Sequence[PlannedLedger]) -> DataFrame:
         """All rows, in all places in which they stand."""
-        rows = read_rows(self.spark, (rows for each in planned for rows in each.places), PLACED)
+        rows = read_tables(self.spark, [scan for each in planned for scan in each.places], PLACED)
         return reduce(DataFrame.unionByName, self._refused(planned), rows)
 
     def _refused(self, planned: Sequence[PlannedLedger]) -> Iterator[DataFrame]:
@@ -149,7 +150,7 @@ class _Questions:
     def _fates(self, tallies: Sequence[Tally], stand: DataFrame, rows: DataFrame) -> DataFrame:
         """Why messages stand nowhere."""
         planned, count = [each.planned for each in tallies], sum(each.to_explain for each in tallies)
-        landed = read_rows(self.spark, (rows for each in planned for rows in (each.messages, each.copies)), MESSAGE)
+        landed = read_tables(self.spark, [scan for each in planned for scan in (each.messages, each.copies)], MESSAGE)
         # Few of what has landed are copies of messages that stand nowhere, or these: RAW is read once for both.
         found = landed.transform(with_ids_of, stand.where(is_to_explain()), count)
         read = read_payloads(found, {each.topic: key_plan(each.request.contract) for each in planned})
@@ -169,7 +170,7 @@ class _Questions:
 
     def _name_sharing(self, tallies: Tallies, rows: DataFrame, sharing: Sequence[PlannedLedger]) -> None:
         """The rows whose record has another row."""
-        whole = [f"{each.topic} {each.kept.scan.role}" for each in sharing if each.part.is_whole]
+        whole = [f"{each.topic} {each.kept.role}" for each in sharing if each.part.is_whole]
         held = rows.where(standing_in(None, HELD) | F.concat("topic", F.lit(" "), "role").isin(whole))
         rows = held.transform(rows_sharing, rows.transform(shared_keys))
         for row in first_of_each_day(rows, SHOWN, ["idempotency_key", "landing_seq"]).collect():

@@ -1,16 +1,19 @@
 """What RAW shows of a topic's fields, counted in Spark: no row leaves it, only one line of figures for each field."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date
 from functools import reduce
 from operator import or_
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import And, EqualTo
 from pyiceberg.table import Table
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, StructField, StructType
 
 from leanops.blank import blank
 from leanops.contracts.column_types import DECIMAL_DIGITS
@@ -32,7 +35,6 @@ _MAX_NUMBER_LENGTH = 400
 SAMPLE = 5_000
 """The first messages of a topic, which have most of its fields."""
 _TOPIC = "profiled"
-_NUMBERS = ("INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
 def landed_table(catalog: Catalog, topic: str) -> Table:
@@ -57,7 +59,7 @@ def profile_raw(
     chosen = sorted(rows_of_days)[-days if days else 0 :]
     messages = spark.read.option("versionAsOf", str(snapshot.snapshot_id)).table(spark_table(Layer.RAW, topic))
     if days:
-        messages = messages.where(Slice.of_days(chosen).condition)
+        messages = messages.where(Slice.of_days(chosen).text)
     rows = sum(rows_of_days[day] for day in chosen)
     carried = _carried(catalog, topic)
     sized(spark, rows)
@@ -154,13 +156,13 @@ def _counted(values: DataFrame, forms: Sequence[Form]) -> DataFrame:
     text, seq = F.col("text"), F.col("landing_seq")
     whole_digits, scale = _digits(text)
     is_number = F.col("whole_digits").isNotNull()
-    casts = {f"form_{i}": _cast(text, form, is_number) for i, form in enumerate(forms)}
-    typed = [F.col(f"form_{i}").isNotNull() for i, form in enumerate(forms) if form.type.name != "STRING"]
+    names = [f"form_{i}" for i in range(len(forms))]
+    typed = [F.col(name) for name, form in zip(names, forms, strict=True) if form.type.name != "STRING"]
     is_decimal = is_number & (F.col("whole_digits") + F.col("scale") <= DECIMAL_DIGITS)
     is_blank = blank(text)
     return (
-        values.withColumns({"whole_digits": whole_digits, "scale": scale})
-        .withColumns(casts)
+        values.transform(_with_fits, dict(zip(names, forms, strict=True)))
+        .withColumns({"whole_digits": whole_digits, "scale": scale})
         .groupBy("place")
         .agg(
             F.count("*").alias("values"),
@@ -172,15 +174,21 @@ def _counted(values: DataFrame, forms: Sequence[Form]) -> DataFrame:
             F.min(F.when(~is_blank, seq)).alias("first"),
             F.min(F.when(~is_blank & ~reduce(or_, typed, is_decimal), seq)).alias("odd"),
             F.max(F.when(~is_blank, seq)).alias("last"),
-            *(F.count(name).alias(name) for name in casts),
+            *(F.count_if(name).alias(name) for name in names),
         )
     )
 
 
-def _cast(text: Column, form: Form, is_number: Column) -> Column:
-    """The text in this form. To cast what is no number to one would cost Spark an exception each time."""
-    cast = strict_cast(text, str(form.type), form.format)
-    return F.when(is_number, cast) if form.type.name in _NUMBERS else cast
+def _with_fits(values: DataFrame, forms: Mapping[str, Form]) -> DataFrame:
+    """Texts, and whether each is a value of each form."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            fits = [pc.is_valid(strict_cast(batch["text"], form.type, form.format)) for form in forms.values()]
+            yield pa.record_batch([*batch.columns, *fits], [*batch.schema.names, *forms])
+
+    fields = [StructField(name, BooleanType()) for name in forms]
+    return values.mapInArrow(work, StructType([*values.schema.fields, *fields]))
 
 
 def _samples(

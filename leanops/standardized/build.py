@@ -1,16 +1,16 @@
 """Build Standardized and the parse errors of any number of topics from what RAW has gained."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pyiceberg.catalog import Catalog
 
 from leanops.batch.isolation import Jobs
-from leanops.batch.topics import Outcome, TopicBuild, each_topic, in_batches, is_large
+from leanops.batch.layer import build_layer
+from leanops.batch.topics import Outcome, TopicBuild, each_topic
 from leanops.errors import RowsForeign
 from leanops.standardized.built import StandardizedBuild
-from leanops.standardized.own_job import OwnJob
-from leanops.standardized.planned import Planned
-from leanops.standardized.shared_job import SharedJob
+from leanops.standardized.job import StandardizedJob
+from leanops.standardized.planned import PlannedStandardized
 from leanops.standardized.table import ensure_parse_errors_table
 
 
@@ -24,21 +24,7 @@ def build_standardized(
     everything is; and when days that are to be rebuilt turn out to hold rows that RAW does not have so.
     """
     ensure_parse_errors_table(catalog)
-    done = _build(jobs, catalog, each_topic(topics, Planned.of))
+    done = build_layer(StandardizedJob, PlannedStandardized, jobs, catalog, each_topic(topics, PlannedStandardized.of))
     foreign = [each for each in topics if isinstance(done[each.topic], RowsForeign)]
-    return done | _build(jobs, catalog, each_topic(foreign, lambda each: Planned.of(each, is_whole=True)))
-
-
-def _build(
-    jobs: Jobs, catalog: Catalog, planned: Mapping[str, Outcome[Planned | StandardizedBuild]]
-) -> dict[str, Outcome[StandardizedBuild]]:
-    """What is large has a job of its own, what is small shares one."""
-    done: dict[str, Outcome[StandardizedBuild]] = {
-        topic: found for topic, found in planned.items() if not isinstance(found, Planned)
-    }
-    for batch in in_batches(found for found in planned.values() if isinstance(found, Planned)):
-        if is_large(batch[0]):
-            done |= each_topic(batch, lambda each: jobs.alone(each.topic, OwnJob(jobs.sessions(), catalog, each).build))
-        else:
-            done |= SharedJob(jobs, catalog, {each.topic: each for each in batch}).build()
-    return done
+    whole = each_topic(foreign, lambda each: PlannedStandardized.of(each, is_whole=True))
+    return done | build_layer(StandardizedJob, PlannedStandardized, jobs, catalog, whole)

@@ -1,7 +1,5 @@
 """What a build of Standardized did."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
@@ -9,11 +7,11 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.snapshots import Snapshot
 
 from leanops.slices import Slice
-from leanops.standardized.flatten_plan import FlatColumn
 from leanops.standardized.transform import Fate
 
 if TYPE_CHECKING:
-    from leanops.standardized.planned import Planned
+    from leanops.standardized.planned import PlannedStandardized
+    from leanops.standardized.worker import Report
 
 
 @dataclass(frozen=True)
@@ -41,30 +39,23 @@ class StandardizedBuild:
 
     @classmethod
     def of(
-        cls,
-        planned: "Planned",
-        snapshot: Snapshot,
-        messages: int,
-        last_ingestion_ts: int | None,
-        fates: Mapping[str, int],
-        new_columns: Iterable[FlatColumn],
-        days: frozenset[date],
+        cls, planned: "PlannedStandardized", snapshot: Snapshot, report: "Report", days: frozenset[date]
     ) -> "StandardizedBuild":
         """A build that has published, by what happened to its messages and to rows that were there."""
-        counts = Counter(fates)
+        fates = report.fates
         return cls(
             is_new=True,
             snapshot_id=snapshot.snapshot_id,
-            raw_snapshot=int(planned.checkpoint["raw-snapshot"]),
+            raw_snapshot=planned.source_snapshot,
             days=days,
-            last_ingestion_ts=last_ingestion_ts,
+            last_ingestion_ts=report.last_ingestion_ts or None,
             part=planned.part,
             notice=planned.notice,
-            rows_read=messages,
-            written=messages - counts[Fate.DUPLICATE] - counts[Fate.PARSE_ERROR] - counts[Fate.SUPERSEDED],
-            duplicates=counts[Fate.DUPLICATE],
-            parse_errors=counts[Fate.PARSE_ERROR],
-            superseded=counts[Fate.SUPERSEDED],
-            updated=counts[Fate.REPLACED],
-            new_columns=tuple(column.name for column in new_columns),
+            rows_read=report.messages,
+            written=report.messages - fates[Fate.DUPLICATE] - fates[Fate.PARSE_ERROR] - fates[Fate.SUPERSEDED],
+            duplicates=fates[Fate.DUPLICATE],
+            parse_errors=fates[Fate.PARSE_ERROR],
+            superseded=fates[Fate.SUPERSEDED],
+            updated=fates[Fate.REPLACED],
+            new_columns=tuple(column.name for column in report.new_columns),
         )

@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyiceberg.manifest import DataFile
-
+from leanops.batch.layer import Planned
 from leanops.batch.scan import Scan
 from leanops.batch.topics import TopicBuild
 from leanops.batch.write import Target
 from leanops.commits import Draft, checkpoint_of, current_id
-from leanops.inventory import table_days
 from leanops.raw.table import last_landing_seq
 from leanops.slices import Slice
 from leanops.standardized.built import StandardizedBuild
@@ -17,7 +15,6 @@ from leanops.standardized.flatten_plan import FlattenPlan
 from leanops.standardized.table import ensure_standardized_table, is_mapped_by, plan_of
 from leanops.standardized.transform import COPY, HELD, MESSAGE_COLUMNS, STANDING
 from leanops.standardized.worker import TopicWriter
-from leanops.table_files import file_day
 
 REREAD = "All of RAW was read again: Standardized had been built by earlier rules, or for other fields of the contract."
 
@@ -25,19 +22,15 @@ _STANDING_COLUMNS = tuple(name for name in STANDING.names if name not in ("topic
 
 
 @dataclass(frozen=True)
-class Planned:
-    """What a topic's build reads and replaces, from metadata alone."""
+class PlannedStandardized(Planned):
+    """One topic's build."""
 
-    build: TopicBuild
-    part: Slice
     plan: FlattenPlan
-    draft: Draft
-    checkpoint: dict[str, str]
     notice: str | None
 
     @classmethod
-    def of(cls, build: TopicBuild, is_whole: bool = False) -> "Planned | StandardizedBuild":
-        contract, raw = build.contract, build.tables.raw
+    def of(cls, build: TopicBuild, is_whole: bool = False) -> "PlannedStandardized | StandardizedBuild":
+        contract, raw, is_new = build.contract, build.tables.raw, build.tables.standardized is None
         target = ensure_standardized_table(build.tables, contract)
         landed = raw.current_snapshot()
         notice = None if is_mapped_by(target, contract) else REREAD
@@ -48,55 +41,32 @@ class Planned:
         checkpoint = {"upto": str(part.upto), "raw-snapshot": str(landed.snapshot_id)}
         if part.is_whole or part.days:
             checkpoint["rebuilt"] = "all" if part.is_whole else ",".join(map(str, sorted(part.days)))
-        return cls(build, part, plan_of(target.schema(), contract), Draft.of(target, after), checkpoint, notice)
-
-    @property
-    def topic(self) -> str:
-        return self.build.topic
+        draft, plan = Draft.of(target, after, is_new), plan_of(target.schema(), contract)
+        return cls(build, raw, landed.snapshot_id, part, draft, checkpoint, plan, notice)
 
     @cached_property
-    def messages(self) -> Scan:
-        """The messages that it takes in."""
-        raw, part = self.build.tables.raw, self.part
-        return Scan(self.topic, raw, MESSAGE_COLUMNS, part.holds, part.may_be_in, self._landed)
+    def rows(self) -> Scan:
+        return self.messages(self.part)
+
+    def messages(self, part: Slice) -> Scan:
+        """The messages of a part."""
+        return Scan(self.topic, self.source, MESSAGE_COLUMNS, part.holds, part.may_be_in, self.source_snapshot)
 
     @cached_property
     def standing(self) -> list[Scan]:
         """Where the messages may have landed before, and the versions that the table holds."""
         if self.part.is_whole:
             return []
-        table, part = self.build.tables.raw, self.part
-        raw = Scan(self.topic, table, _STANDING_COLUMNS, part.is_beside, part.may_be_beside, self._landed, COPY)
-        return [raw, self.held]
+        raw, part = self.source, self.part
+        copies = Scan(
+            self.topic, raw, _STANDING_COLUMNS, part.is_beside, part.may_be_beside, self.source_snapshot, COPY
+        )
+        return [scan for scan in (copies, self.held) if scan.files]
 
     @cached_property
     def held(self) -> Scan:
-        return Scan(
-            self.topic,
-            self.draft.table,
-            _STANDING_COLUMNS,
-            snapshot_id=self.draft.base_id or None,
-            role=HELD,
-            days=self.part.days,
-        )
-
-    @property
-    def rows(self) -> int:
-        return self.part.rows_landed + sum(
-            day.rows for day in table_days(self.build.tables.raw, self.part.days).values()
-        )
-
-    @property
-    def bytes(self) -> int:
-        return self.messages.bytes
-
-    @cached_property
-    def dropped(self) -> list[DataFile]:
-        """The files that are made anew as a whole."""
-        if self.draft.is_of_nothing:
-            return []
-        files = [task.file for task in self.held.files]
-        return files if self.part.is_whole else [file for file in files if file_day(file) in self.part.days]
+        base, days = self.draft.base_id or None, self.part.days
+        return Scan(self.topic, self.draft.table, _STANDING_COLUMNS, snapshot_id=base, role=HELD, days=days)
 
     @property
     def is_repeated(self) -> bool:
@@ -104,10 +74,7 @@ class Planned:
         is_again = bool(self.part.days) or (self.part.is_whole and not self.draft.is_of_nothing)
         return is_again or self.draft.is_second_try
 
-    def writer(self) -> TopicWriter:
-        files = self.held.files if self.standing else ()
-        return TopicWriter(self.plan, Target.of(self.draft.table, files))
-
-    @property
-    def _landed(self) -> int:
-        return int(self.checkpoint["raw-snapshot"])
+    def writer(self, plan: FlattenPlan) -> TopicWriter:
+        """What a worker writes messages by that were read by a plan."""
+        files = () if self.part.is_whole else self.held.files
+        return TopicWriter(plan, Target.of(self.draft.table, files, self.is_large), is_complete=not self.is_large)

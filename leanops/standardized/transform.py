@@ -71,6 +71,10 @@ _ARROW = to_arrow_schema(READ)
 _PLACE = StructType().add("field", StringType()).add("landing_seq", LongType()).add("place", IntegerType())
 
 
+Places = dict[str, tuple[int, int]]
+"""Where fields stand first: by landing, and in their payload."""
+
+
 class Fate(StrEnum):
     """What happens to a message that is not written; and to a row of the table that a later version replaces."""
 
@@ -164,25 +168,18 @@ def with_fates(rows: DataFrame) -> DataFrame:
     return decided.where(is_new | F.col("fate").isNotNull()).drop("is_copy", "counts", "rank")
 
 
-def fates(messages: DataFrame, copies: DataFrame | None, held: DataFrame | None) -> DataFrame:
-    """The fates alone: of each message that is not written, and of the rows of the tables that are replaced."""
-    narrow = messages.select("topic", "landing_seq", *VERSION, RECORD_KEY, "error_kind")
-    decided = candidates(narrow, copies, held).transform(with_fates).where(F.col("fate").isNotNull())
-    return decided.select("topic", "landing_seq", "message_id", "fate", "file")
-
-
-def first_places(messages: pa.Table) -> dict[str, tuple[int, int]]:
+def first_places(messages: pa.Table) -> Places:
     """Where each field that the plan does not know, and has room for, stands first: by landing, and in its payload."""
     texts = messages.select(["new_paths", "landing_seq"]).filter(pc.is_valid(messages["new_paths"]))
     firsts = texts.group_by("new_paths").aggregate([("landing_seq", "min")]).sort_by("landing_seq_min")
-    places: dict[str, tuple[int, int]] = {}
+    places: Places = {}
     for text, seq in zip(firsts["new_paths"].to_pylist(), firsts["landing_seq_min"].to_pylist(), strict=True):
         for place, field in enumerate(text.split("\n")):
             places.setdefault(field, (seq, place))
     return places
 
 
-def in_landing_order(places: Mapping[str, tuple[int, int]]) -> list[Path]:
+def in_landing_order(places: Places) -> list[Path]:
     """Fields in the order in which they landed, as paths."""
     return [path_from_text(field.removeprefix(BOUND_MARK)) for field in sorted(places, key=places.__getitem__)]
 
@@ -208,11 +205,3 @@ def parse_errors(refused: DataFrame) -> DataFrame:
     """Messages whose payload is not one JSON object, with the reason, as their table has them."""
     columns = (*_MESSAGE.names[1:], "json_payload", *ERROR_COLUMNS)
     return refused.select(F.col("topic").alias("topic_name"), *columns)
-
-
-def flat_rows(written: DataFrame, plan: FlattenPlan, columns: Iterable[str]) -> DataFrame:
-    """Messages of one topic with all `columns` of Standardized; those that nothing fills any more are NULL."""
-    filled = {name: F.col(name) for name in (*_MESSAGE.names[1:], OVERFLOW_COLUMN, OBJECTS_COLUMN)}
-    filled |= {column.name: F.get("texts", F.lit(i)) for i, column in enumerate(plan.columns)}
-    filled["idempotency_key"] = F.col(RECORD_KEY)
-    return written.select(*(filled.get(name, F.lit(None)).alias(name) for name in columns))

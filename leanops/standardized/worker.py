@@ -4,7 +4,7 @@ This runs inside Spark's Python workers.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from leanops.standardized.transform import (
     RECORD_KEY,
     VERSION,
     Fate,
+    Places,
     first_places,
     in_landing_order,
     read_messages,
@@ -32,17 +33,40 @@ FOREIGN = "foreign"
 
 @dataclass(frozen=True)
 class Report:
-    """What happened to the messages of a topic."""
+    """What happened to the messages of a topic, or to a share of them."""
 
     written: Written = field(default_factory=Written)
     messages: int = 0
-    fates: Mapping[str, int] = field(default_factory=Counter)
-    last_ingestion_ts: int | None = None
-    new_columns: Sequence[FlatColumn] = ()
+    fates: Counter[str] = field(default_factory=Counter)
+    last_ingestion_ts: int = 0
+    plan: FlattenPlan | None = None
+    """The one that the files were written by."""
     new_fields: Sequence[NestedField] = ()
-    """The same as fields of the table."""
+    """The columns of it that the table does not have yet."""
+    late: Places = field(default_factory=dict)
+    """Fields without a column that other workers' messages may have too. Messages with one are handed back."""
     foreign: str | None = None
     """A message of which the table holds a row that RAW does not have so. Nothing is written then."""
+
+    @property
+    def new_columns(self) -> list[FlatColumn]:
+        """The same with the fields that fill them."""
+        names = {each.name for each in self.new_fields}
+        return [column for column in (self.plan or FlattenPlan()).columns if column.name in names]
+
+    def and_also(self, other: "Report") -> "Report":
+        """What two workers have made of a topic."""
+        late = {field: min(each[field] for each in (self.late, other.late) if field in each) for field in self.late}
+        return Report(
+            self.written.and_also(other.written),
+            self.messages + other.messages,
+            self.fates + other.fates,
+            max(self.last_ingestion_ts, other.last_ingestion_ts),
+            other.plan or self.plan,
+            other.new_fields or self.new_fields,
+            {**other.late, **late},
+            self.foreign or other.foreign,
+        )
 
 
 @dataclass(frozen=True)
@@ -51,34 +75,38 @@ class TopicWriter:
 
     plan: FlattenPlan
     target: Target
+    is_complete: bool
+    """Whether the worker has all messages of the topic, and so can tell which columns new fields have."""
 
     def write(self, rows: pa.Table) -> tuple[Report, pa.Table]:
-        """Report what happened to the messages, and hand back those that could not be read."""
+        """Report what happened to the messages, and hand back those that could not be read, or not be written yet."""
         is_new, fate = pc.equal(rows["role"], NEW), pc.fill_null(rows["fate"], "")
         messages, replaced = rows.filter(is_new), rows.filter(pc.equal(fate, Fate.REPLACED))
-        refused = rows.filter(pc.equal(fate, Fate.PARSE_ERROR))
+        back = rows.filter(pc.equal(fate, Fate.PARSE_ERROR))
         foreign = [*rows.filter(pc.equal(fate, FOREIGN))["message_id"].to_pylist()]
         foreign += replaced.filter(pc.is_null(replaced["landing_seq"]))["message_id"].to_pylist()
         if foreign:
-            return Report(foreign=foreign[0]), refused.slice(0, 0)
-        firsts = rows.filter(pc.and_(is_new, pc.not_equal(fate, Fate.DUPLICATE)))
-        plan = self.plan.extended(in_landing_order(first_places(firsts)))
-        new = plan.columns[len(self.plan.columns) :]
-        fields = new_fields(self.target.schema, self.target.metadata.last_column_id, new)
-        schema = Schema(*self.target.schema.fields, *fields, schema_id=self.target.schema.schema_id + bool(fields))
+            return Report(foreign=foreign[0]), back.slice(0, 0)
+        plan, late = self.plan, first_places(rows.filter(pc.and_(is_new, pc.not_equal(fate, Fate.DUPLICATE))))
         written = messages.filter(pc.is_null(messages["fate"])).sort_by("landing_seq")
-        gone: dict[str, list[int]] = {}
-        for row in replaced.select(["file", "landing_seq"]).to_pylist():
-            gone.setdefault(row["file"], []).append(row["landing_seq"])
+        if self.is_complete:
+            plan, late = plan.extended(in_landing_order(late)), {}
+        elif late:
+            is_known = pc.is_null(written["new_paths"])
+            back = pa.concat_tables([back, written.filter(pc.invert(is_known))])
+            written = written.filter(is_known)
+        fields = new_fields(self.target.schema, self.target.metadata.last_column_id, plan.columns)
+        schema = Schema(*self.target.schema.fields, *fields, schema_id=self.target.schema.schema_id + bool(fields))
         report = Report(
-            replace_rows(self.target.with_schema(schema), flat_table(written, self.plan, plan), gone),
+            replace_rows(self.target.with_schema(schema), flat_table(written, self.plan, plan), replaced),
             messages.num_rows,
             Counter(rows["fate"].drop_null().to_pylist()),
-            pc.max(messages["ingestion_ts"]).as_py(),
-            new,
+            pc.max(messages["ingestion_ts"]).as_py() or 0,
+            plan,
             fields,
+            late,
         )
-        return report, refused
+        return report, back
 
 
 def flat_table(read: pa.Table, plan: FlattenPlan, grown: FlattenPlan) -> pa.Table:

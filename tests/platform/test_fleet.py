@@ -12,7 +12,7 @@ from leanops.home import Home
 from leanops.landing_file import write_into_place
 from leanops.names import Layer, table
 from leanops.settings import Settings
-from leanops.standardized import shared_job
+from leanops.standardized import job
 from leanops.standardized.flatten_plan import FlattenPlan
 from leanops.standardized.transform import payload_reader
 from leanops_assets.tick import Ticked, tick_once
@@ -78,7 +78,7 @@ def test_one_that_fails_hangs_crashes_is_paused_or_gets_a_new_contract_leaves_al
 
     with monkeypatch.context() as limited:
         limited.setattr("leanops.batch.blame.TOPIC_SECONDS", 5)
-        limited.setattr(shared_job, "payload_reader", reader_that_fails)
+        limited.setattr(job, "payload_reader", reader_that_fails)
         ticked = tick_once(Settings.load(), advance=change_a_contract)
 
     assert sorted(runs) == [19, 20, 20]

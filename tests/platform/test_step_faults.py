@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from leanops.errors import ContractBreaking, LandingConflict, SparkUnavailable, StateBusy, StateStoreUnavailable
 from leanops.home import Home
 from leanops.names import Layer
-from leanops.standardized.shared_job import SharedJob
+from leanops.standardized.job import StandardizedJob
+from leanops.standardized.planned import PlannedStandardized
 from leanops_assets import run_batch, step_faults
 from leanops_assets.specs import asset_key
 from leanops_resources.dagster_resources import SparkConnectResource
@@ -88,16 +89,16 @@ def test_a_build_that_hangs_fails_its_topic_alone(
     def soon(what: str, _: timedelta, sessions: Callable[[], SparkSession]) -> TimeLimit:
         return TimeLimit(what, timedelta(seconds=15), sessions)
 
-    def hang_for_orders(job: SharedJob, session: SparkSession, topics: Sequence[str]) -> object:
-        if "orders" in topics:
+    def hang_for_orders(job: StandardizedJob, session: SparkSession, planned: Sequence[PlannedStandardized]) -> object:
+        if "orders" in [each.topic for each in planned]:
             hang(session)
-        return decide(job, session, topics)
+        return decide(job, session, planned)
 
-    decide = SharedJob._decide
+    decide = StandardizedJob.decide
     for topic in ("orders", "payments"):
         leanops("land", topic, EXAMPLES / f"{topic}.ndjson")
     monkeypatch.setattr(run_batch, "TimeLimit", soon)
-    monkeypatch.setattr(SharedJob, "_decide", hang_for_orders)
+    monkeypatch.setattr(StandardizedJob, "decide", hang_for_orders)
     said = leanops("tick")
     assert said.exit_code == 1
     assert (
@@ -115,17 +116,17 @@ def test_a_build_whose_session_is_lost_is_tried_again_with_another(
 ) -> None:
     lost: list[SparkSession] = []
 
-    def lose_the_first(job: SharedJob, session: SparkSession, topics: Sequence[str]) -> object:
+    def lose_the_first(job: StandardizedJob, session: SparkSession, planned: Sequence[PlannedStandardized]) -> object:
         if not lost:
             lost.append(session)
             session.stop()
             session.range(3).count()
-        return decide(job, session, topics)
+        return decide(job, session, planned)
 
-    decide = SharedJob._decide
+    decide = StandardizedJob.decide
 
     monkeypatch.setattr(step_faults, "RETRY_SECONDS", 0)
-    monkeypatch.setattr(SharedJob, "_decide", lose_the_first)
+    monkeypatch.setattr(StandardizedJob, "decide", lose_the_first)
     leanops("land", "payments", EXAMPLES / "payments.ndjson")
     said = leanops("tick")
     assert said.exit_code == 0, said.err

@@ -21,8 +21,7 @@ from leanops import commits
 from leanops.commits import Draft
 from leanops.contracts.manifest import Topic
 from leanops.contracts.model import Contract
-from leanops.curated import own_job as curated_own_job
-from leanops.curated import shared_job as curated_shared_job
+from leanops.curated import job as curated_job
 from leanops.errors import BuildOvertaken
 from leanops.home import Home
 from leanops.ledger.trace import trace
@@ -64,6 +63,7 @@ class Changes:
         self._last = last
         self._one_by_one = threading.Lock()
         for place, name in (
+            (SqlCatalog, "create_table"),
             (SqlCatalog, "commit_table"),
             (DataFrameWriterV2, "append"),
             (DataFrameWriterV2, "overwrite"),
@@ -100,40 +100,50 @@ def built_as(way: str) -> Iterator[pytest.MonkeyPatch]:
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    ("way", "every"),
+    ("way", "landed", "every"),
     [
-        ("shared job", 1),
-        ("shared job of large files", 4),
-        ("own jobs", 8),
-        pytest.param("shared job of large files", 1, marks=pytest.mark.long),
-        pytest.param("own jobs", 1, marks=pytest.mark.long),
+        ("shared job", FIRST, 1),
+        ("shared job", [], 2),
+        ("shared job of large files", FIRST, 4),
+        ("own jobs", FIRST, 4),
+        pytest.param("shared job", [], 1, marks=pytest.mark.long),
+        pytest.param("shared job of large files", FIRST, 1, marks=pytest.mark.long),
+        pytest.param("own jobs", FIRST, 1, marks=pytest.mark.long),
+        pytest.param("own jobs", [], 1, marks=pytest.mark.long),
     ],
 )
 def test_a_batch_that_is_killed_between_any_two_of_its_changes_and_repeated_changes_nothing(
     way: str,
+    landed: list[dict[str, object]],
     every: int,
     topic: Callable[[str], Records],
     undisturbed: dict[Layer, list[dict[str, Any]]],
 ) -> None:
+    """Of tables that hold what had `landed` before, and of tables that the batch has to make."""
+    more = [each for each in (*FIRST, *SECOND) if each not in landed]
+
     def batch(number: int) -> list[Records]:
-        return [topic(f"killed_{way}_{every}_{number}_{each}".replace(" ", "_")) for each in "ab"]
+        name = f"killed_{way}_{len(landed)}_{every}_{number}".replace(" ", "_")
+        return [topic(f"{name}_{each}") for each in "ab"]
 
     def land(batches: Sequence[Sequence[Records]], messages: Sequence[dict[str, object]]) -> None:
         for each in (each for batch in batches for each in batch):
             each.land(messages)
 
     first = batch(0)
-    land([first], FIRST)
-    build_all(first)
-    land([first], SECOND)
+    if landed:
+        land([first], landed)
+        build_all(first)
+    land([first], more)
     with built_as(way) as patch:
         changes = Changes(patch)
         build_all(first)
     batches = {last: batch(last) for last in range(1, changes.made, every)}
     assert len(batches) >= 3
-    land([*batches.values()], FIRST)
-    build_all([each for batch in batches.values() for each in batch])
-    land([*batches.values()], SECOND)
+    if landed:
+        land([*batches.values()], landed)
+        build_all([each for batch in batches.values() for each in batch])
+    land([*batches.values()], more)
     for last, killed in batches.items():
         with built_as(way) as patch:
             Changes(patch, last)
@@ -149,18 +159,9 @@ def test_a_batch_that_is_killed_between_any_two_of_its_changes_and_repeated_chan
         assert all(set(names) == {"main"} for names in refs), each.name
 
 
-@pytest.mark.parametrize(
-    ("way", "publishing", "writing_errors"),
-    [
-        ("shared job", "publish_files", (curated_shared_job, "write_errors")),
-        ("shared job of large files", "publish", (curated_shared_job, "write_errors")),
-        ("own jobs", "publish", (curated_own_job, "write_errors")),
-    ],
-)
+@pytest.mark.parametrize("way", WAYS)
 def test_of_two_builds_at_once_without_a_lock_the_slower_changes_nothing(
     way: str,
-    publishing: str,
-    writing_errors: tuple[Any, str],
     topic: Callable[[str], Records],
     undisturbed: dict[Layer, list[dict[str, Any]]],
     monkeypatch: pytest.MonkeyPatch,
@@ -188,9 +189,9 @@ def test_of_two_builds_at_once_without_a_lock_the_slower_changes_nothing(
         with pytest.raises(BuildOvertaken, match="has changed nothing"):
             step()
 
-    overtaken(Draft, publishing, disturbed.standardize, [])
+    overtaken(Draft, "publish", disturbed.standardize, [])
     # The slower one writes that e1 is broken when the faster one has already seen it healed.
-    overtaken(*writing_errors, disturbed.curate, THIRD)
+    overtaken(curated_job, "write_errors", disturbed.curate, THIRD)
     # What the slower one has left beside the tables, if anything, is known to be in doubt.
     assert disturbed.tables() == undisturbed or pending(disturbed.catalog, disturbed.name, CONTRACT) is not None
     disturbed.build()
@@ -217,7 +218,7 @@ def test_a_process_that_is_killed_before_it_publishes_leaves_nothing_that_reader
         from tests.records import CONTRACT
         settings = Settings.load()
         catalog = LocalCatalog(Home(settings.home))
-        Draft.publish_files = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        Draft.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         standardize(attach(settings, catalog), catalog.load(), "killed", CONTRACT)
     """
     home = {"LEANOPS_HOME": str(disturbed.home.path), "SPARK_REMOTE": server_url_of(spark_home)}

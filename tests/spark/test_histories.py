@@ -53,14 +53,11 @@ class CountedJobs(Jobs):
     layer: Layer = Layer.STANDARDIZED
     seen: Counter[str] = field(default_factory=Counter)
 
-    def alone(self, topic: str, job: Callable[[], Result]) -> Result:
-        self.seen[f"{self.layer} by a job of its own"] += 1
-        return super().alone(topic, job)
-
     def isolated(
         self, topics: Sequence[str], job: Callable[[Sequence[str]], Mapping[str, Result]], parted: int = 0
     ) -> dict[str, Result | Exception]:
-        self.seen[f"{self.layer} by a job that topics share"] += len(topics)
+        way = "that topics share" if len(topics) > 1 else "of its own"
+        self.seen[f"{self.layer} by a job {way}"] += len(topics)
         return super().isolated(topics, job, parted)
 
 
@@ -500,6 +497,9 @@ LARGE_LEDGER_BYTES = 1_200_000
 REWRITTEN_BYTES = 60_000
 """The files that rows are taken out of are larger in some builds, and smaller in others."""
 
+SHARE_BYTES = 200_000
+"""A large topic is written by several workers, or by one several times."""
+
 SETTINGS = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
 
 
@@ -515,16 +515,17 @@ def plan_under(
 
 @pytest.fixture
 def engine(spark: SparkSession, warm_home: Home, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    engine, publish_files = Engine(warm_home, LocalCatalog(warm_home).load(), spark, monkeypatch), Draft.publish_files
+    engine, publish = Engine(warm_home, LocalCatalog(warm_home).load(), spark, monkeypatch), Draft.publish
 
     def publish_and_tell(draft: Draft, sessions: Any, written: Any, *more: Any) -> Any:
         engine.seen["rows taken out of files by a worker"] += len(written.rewritten)
         engine.seen["rows taken out of files by Spark"] += written.is_deletion_left
-        return publish_files(draft, sessions, written, *more)
+        return publish(draft, sessions, written, *more)
 
-    monkeypatch.setattr(Draft, "publish_files", publish_and_tell)
+    monkeypatch.setattr(Draft, "publish", publish_and_tell)
     monkeypatch.setattr("leanops.standardized.table.FlattenPlan", plan_under)
     monkeypatch.setattr("leanops.batch.write.REWRITTEN_BYTES", REWRITTEN_BYTES)
+    monkeypatch.setattr("leanops.batch.write.SHARE_BYTES", SHARE_BYTES)
     return engine
 
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,13 @@ from leanops.contracts.model import Contract
 from leanops.contracts.proposal import forms_to_count, propose
 from leanops.contracts.reading import read_contract
 from leanops.curated.binding import bound_columns
-from leanops.curated.transform import BROKEN, Binding, rows_of, validated
+from leanops.curated.rehearsal import BROKEN, validated_rows
+from leanops.curated.validation import Binding
 from leanops.home import Home
-from leanops.names import Layer, spark_table, table
+from leanops.names import Layer, table
 from leanops.raw.landing import land_file
 from leanops.raw.profile import SAMPLE, profile_raw
+from leanops.slices import Slice
 from leanops.standardized.build import build_standardized
 from leanops.standardized.table import flat_columns
 from leanops_resources.catalog import LocalCatalog
@@ -91,16 +92,13 @@ def misfits(spark: SparkSession, catalog: Catalog, contracts: Mapping[str, Contr
     builds = [TopicBuild(TopicTables(catalog, topic), contract) for topic, contract in contracts.items()]
     for outcome in build_standardized(Jobs(lambda: spark), catalog, builds).values():
         built_or_raised(outcome)
-    bindings = [
-        Binding(topic, contract, bound_columns(contract, flat_columns(standardized(catalog, topic).schema())))
-        for topic, contract in contracts.items()
-    ]
-    tables = [rows_of(spark.read.table(spark_table(Layer.STANDARDIZED, each.topic)), each) for each in bindings]
-    rules = validated(reduce(lambda one, other: one.unionByName(other), tables), bindings).select(
-        "topic", F.explode(BROKEN).alias("r")
-    )
-    found = rules.where("r.rule = 'type'").select("topic", "r.*").collect()
-    return [(row["topic"], row["column"], row["value"]) for row in found]
+    found: list[tuple[str, str, str]] = []
+    for topic, contract in contracts.items():
+        held = standardized(catalog, topic)
+        binding = Binding(contract, bound_columns(contract, flat_columns(held.schema())))
+        rules = validated_rows(spark, topic, held, Slice(0, 2**62), binding).select(F.inline(BROKEN))
+        found += [(topic, row["column"], row["value"]) for row in rules.where("rule = 'type'").collect()]
+    return found
 
 
 def standardized(catalog: Catalog, topic: str) -> Table:

@@ -1,10 +1,10 @@
 """Formats of DATE and TIMESTAMP: the rules as a table. tests/spark/test_datetime_format.py asks Spark the same."""
 
-import re
+from datetime import datetime
 
 import pytest
 
-from leanops.contracts.datetime_format import EPOCH_FORMATS, check_format, is_format, text_form
+from leanops.contracts.datetime_format import EPOCH_FORMATS, check_format, is_format, read_moment
 from leanops.errors import NotAllowed
 
 OF_BOTH = (
@@ -121,5 +121,48 @@ def test_what_is_refused_is_said_with_the_nearest_format(
     ],
 )
 def test_the_form_of_a_text_is_exactly_that_of_its_format(layout: str, taken: list[str], refused: list[str]) -> None:
-    form = re.compile(text_form(layout))
-    assert [text for text in (*taken, *refused) if form.fullmatch(text)] == taken
+    assert [text for text in (*taken, *refused) if read_moment(text, layout)] == taken
+
+
+@pytest.mark.parametrize(
+    ("layout", "text", "expected"),
+    [
+        ("yyyyDDD HH", "2024366 23", "2024-12-31T23:00:00+00:00"),
+        ("d MMM y K:mm a", "1 Mar 9 0:05 PM", "0009-03-01T12:05:00+00:00"),
+        ("yyyy-MM-dd k a", "2024-02-29 24 AM", "2024-02-29T00:00:00+00:00"),
+        ("G yyyy-LLLL-dd HH:mm:ss.S", "AD 2024-August-31 10:20:30.5", "2024-08-31T10:20:30.500000+00:00"),
+        ("yyyy-MM-dd HH:mm O", "2024-01-01 00:10 GMT+9:30", "2023-12-31T14:40:00+00:00"),
+        ("yyyy-MM-dd[ HH:mm][xxxxx]", "2024-01-01-18:00:00", "2024-01-01T18:00:00+00:00"),
+        ("yyyy-MM-dd[ HH:mm][X]", "2024-01-01 10:00+0130", "2024-01-01T08:30:00+00:00"),
+        ("yyyy-MM-dd XXXX", "2024-01-01 +000001", "2023-12-31T23:59:59+00:00"),
+        ("yyyy-MM-dd ZZZZ", "2024-01-01 GMT", "2024-01-01T00:00:00+00:00"),
+    ],
+)
+def test_a_text_is_read_as_the_moment_that_it_says(layout: str, text: str, expected: str) -> None:
+    assert is_format(layout, "TIMESTAMP")
+    assert read_moment(text, layout) == datetime.fromisoformat(expected)
+
+
+@pytest.mark.parametrize(
+    ("layout", "text"),
+    [
+        ("yyyyDDD", "2023366"),
+        ("yyyyDDD", "2024000"),
+        ("yyyy-MM-dd", "2024-02-30"),
+        ("yyyy-MM-dd", "2024-13-01"),
+        ("yyyy-MM-dd HH", "2024-01-01 24"),
+        ("yyyy-MM-dd kk", "2024-01-01 00"),
+        ("yyyy-MM-dd hh a", "2024-01-01 00 AM"),
+        ("yyyy-MM-dd KK a", "2024-01-01 12 AM"),
+        ("yyyy-MM-dd HH a", "2024-01-01 12 AM"),
+        ("yyyy-MM-dd HH:mm", "2024-01-01 10:60"),
+        ("yyyy-MM-dd HH:mm:ss", "2024-01-01 10:59:60"),
+        ("yyyy-MM-dd XXX", "2024-01-01 +18:01"),
+        ("yyyy-MM-dd XXX", "2024-01-01 +10:60"),
+        ("yyyy-MM-dd XXX", "0001-01-01 +00:01"),
+        ("yyyy-MM-dd HH X", "9999-12-31 23 -01"),
+    ],
+)
+def test_a_text_that_says_an_impossible_moment_is_not_read(layout: str, text: str) -> None:
+    assert is_format(layout, "TIMESTAMP")
+    assert read_moment(text, layout) is None
