@@ -129,6 +129,8 @@ def sized(spark: SparkSession, rows: int) -> None:
         "spark.sql.codegen.wholeStage": str(is_compiled).lower(),
         "spark.sql.codegen.factoryMode": "FALLBACK" if is_compiled else "NO_CODEGEN",
         "spark.sql.adaptive.enabled": str(is_compiled).lower(),
+        # Few rows are brought together by topic, and joined where they are: to send some to all would be a job each.
+        "spark.sql.autoBroadcastJoinThreshold": "10MB" if is_compiled else "-1",
     }
     held = _settings.setdefault(spark, {})
     for name, value in wanted.items():

@@ -1,7 +1,7 @@
 """The Spark job that looks at all rows of some topics: only counts, and the first rows that are wrong, come here.
 
-It asks where every row stands, counted by topic, layer and day, and which records have more than one row. Only where
-messages stand nowhere it asks why, and for names only where something is wrong.
+It asks where every row stands, counted by topic, layer and day, why those messages stand nowhere that do, and which
+records have more than one row; and for names only where something is wrong.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from leanops.batch.isolation import Jobs
 from leanops.batch.scan import read_tables
-from leanops.batch.topics import Outcome, each_topic
+from leanops.batch.topics import Outcome
 from leanops.checkpointed import checkpointed
 from leanops.ledger.account import SHOWN
 from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED, PlannedLedger
@@ -37,6 +37,7 @@ from leanops.ledger.rows import (
     standing,
     standing_in,
     with_ids_of,
+    with_keys_of,
 )
 from leanops.ledger.tally import Tally
 from leanops.names import ERRORS, Layer, spark_table, table
@@ -47,6 +48,9 @@ from leanops.tables import find_table
 
 _KEPT_BYTES = 128 * 2**20
 """Files of so many bytes together are read once, and their rows kept for all questions."""
+
+_BROADCAST_ROWS = 1_000_000
+"""So many rows fit into the memory of every worker."""
 
 _MISSING = "transform(filter(broken_rules, each -> each.rule = 'cde'), each -> each.column)"
 """The Critical Data Elements that an invalid row lacks."""
@@ -85,18 +89,19 @@ class _Questions:
         """What was found out about each topic, in the order in which one answer leads to the next question."""
         tallies = {(each.topic, each.layer): Tally(each) for each in self.planned}
         is_small = sum(file.file_size_in_bytes for file in _files(self.planned)) <= _KEPT_BYTES
-        rows = checkpointed(self._rows(self.planned)) if is_small else self._rows(self.planned)
+        rows = self._rows(self.planned)
+        rows = checkpointed(rows.repartition("topic")) if is_small else rows
         stand = rows.transform(standing) if is_small else checkpointed(rows.transform(standing))
-        sharing = self._count(tallies, stand, rows)
-        failed, lost = self._explain(tallies, stand, rows)
-        if findings := [*self._odd(tallies, stand, rows), *lost]:
+        fates = self._fates(stand, rows, is_small)
+        sharing = self._count(tallies, stand, rows, fates)
+        if findings := [*self._odd(tallies, stand, rows), *_lost(tallies, fates)]:
             self._name(tallies, reduce(DataFrame.unionByName, findings))
         if sharing:
             self._name_sharing(tallies, rows, sharing)
         found: dict[str, Outcome[list[Tally]]] = {}
         for topic in dict.fromkeys(each.topic for each in self.planned):
             found[topic] = [each for each in tallies.values() if each.planned.topic == topic]
-        return found | failed
+        return found
 
     def _rows(self, planned: Sequence[PlannedLedger]) -> DataFrame:
         """All rows, in all places in which they stand."""
@@ -115,12 +120,30 @@ class _Questions:
             columns = {"topic": F.col("topic_name"), "role": F.lit(f"{layer} {REFUSED}"), "missing": missing}
             yield rows.select(*(columns.get(name, F.col(name)).alias(name) for name in PLACED.names))
 
-    def _count(self, tallies: Tallies, stand: DataFrame, rows: DataFrame) -> list[PlannedLedger]:
+    def _fates(self, stand: DataFrame, rows: DataFrame, is_small: bool) -> DataFrame:
+        """Why messages stand nowhere: by their payloads, copies and other versions, which are looked for."""
+        planned = [each for each in self.planned if each.layer is Layer.STANDARDIZED]
+        unwritten = stand.where(is_to_explain())
+        is_few = not is_small and unwritten.count() <= _BROADCAST_ROWS
+        messages = read_tables(self.spark, [each.messages for each in planned], MESSAGE)
+        copies = read_tables(self.spark, [each.copies for each in planned], PLACED)
+        if is_small:
+            messages, copies = messages.repartition("topic"), copies.repartition("topic")
+        plans = {each.topic: key_plan(each.request.contract) for each in planned}
+        read = read_payloads(messages.transform(among, unwritten, is_few), plans)
+        read = read.select("topic", "landing_seq", *VERSION, "error_kind", RECORD_KEY)
+        versions = rows.where(standing_in(Layer.STANDARDIZED, KEPT, HELD))
+        if not is_small:
+            read = checkpointed(read)
+            versions = versions.transform(with_keys_of, read)
+        return fates_of_unwritten(read, copies.transform(with_ids_of, unwritten, is_few), versions)
+
+    def _count(self, tallies: Tallies, stand: DataFrame, rows: DataFrame, fates: DataFrame) -> list[PlannedLedger]:
         """Count rows by where they stand and what they lack; the ledgers in which records have more than one row."""
-        is_wrong = (is_to_explain().alias("is_to_explain"), is_finding().alias("is_finding"))
-        counted = stand.groupBy(*DAY, *PLACES, *is_wrong).agg(F.sum("rows").alias("rows"))
+        counted = stand.groupBy(*DAY, *PLACES, is_finding().alias("is_finding")).agg(F.sum("rows").alias("rows"))
+        explained = fates.groupBy(*DAY, "fate").agg(F.count("*").alias("rows"))
         sharing = rows.transform(shared_keys).select(*LEDGER, F.lit(True).alias("is_sharing")).distinct()
-        asked = (counted, sharing, rows.transform(missing_elements))
+        asked = (counted, explained, sharing, rows.transform(missing_elements))
         found: list[PlannedLedger] = []
         for row in reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), asked).collect():
             tally = tallies[row["topic"], Layer(row["layer"])]
@@ -128,36 +151,11 @@ class _Questions:
                 found.append(tally.planned)
             elif row["column"]:
                 tally.missing[row["day"]][row["column"]] = row["rows"]
+            elif row["fate"]:
+                tally.add_fate(row)
             else:
                 tally.add_standing(row)
         return found
-
-    def _explain(
-        self, tallies: Tallies, stand: DataFrame, rows: DataFrame
-    ) -> tuple[dict[str, Exception], list[DataFrame]]:
-        """Count the messages that stand nowhere, by the reason; which topics failed, and what is lost of the others."""
-        unexplained = [each for each in tallies.values() if each.to_explain]
-        located = each_topic([each.planned for each in unexplained], _find_reasons)
-        failed = {topic: error for topic, error in located.items() if error is not None}
-        explained = [each for each in unexplained if each.planned.topic not in failed]
-        if not explained:
-            return failed, []
-        fates = self._fates(explained, stand, rows)
-        for row in fates.groupBy(*DAY, "fate").count().collect():
-            tallies[row["topic"], Layer(row["layer"])].add_fate(row)
-        return failed, [_lost(fates)] if any(each.lost.total() for each in explained) else []
-
-    def _fates(self, tallies: Sequence[Tally], stand: DataFrame, rows: DataFrame) -> DataFrame:
-        """Why messages stand nowhere."""
-        planned, count = [each.planned for each in tallies], sum(each.to_explain for each in tallies)
-        landed = read_tables(self.spark, [scan for each in planned for scan in (each.messages, each.copies)], MESSAGE)
-        # Few of what has landed are copies of messages that stand nowhere, or these: RAW is read once for both.
-        found = landed.transform(with_ids_of, stand.where(is_to_explain()), count)
-        read = read_payloads(found, {each.topic: key_plan(each.request.contract) for each in planned})
-        read = checkpointed(read.select("topic", "landing_seq", *VERSION, "error_kind", RECORD_KEY))
-        unwritten = read.transform(among, stand.where(is_to_explain()), count)
-        versions = rows.where(standing_in(Layer.STANDARDIZED, KEPT, HELD))
-        return fates_of_unwritten(unwritten, read, versions, count)
 
     def _odd(self, tallies: Tallies, stand: DataFrame, rows: DataFrame) -> Iterator[DataFrame]:
         """The rows that are wrong by where they stand, looked at again by their ids."""
@@ -185,10 +183,6 @@ def _files(planned: Iterable[PlannedLedger]) -> Collection[DataFile]:
     return files.values()
 
 
-def _find_reasons(planned: PlannedLedger) -> None:
-    planned.find_files(planned.messages, planned.copies)
-
-
 def _is_refused(planned: Sequence[PlannedLedger]) -> Column:
     """Where the errors of topics stand. Most topics ask for the same: of these one condition is made."""
     topics: dict[str, list[str]] = {}
@@ -199,7 +193,8 @@ def _is_refused(planned: Sequence[PlannedLedger]) -> Column:
     return F.expr(" OR ".join(own))
 
 
-def _lost(fates: DataFrame) -> DataFrame:
+def _lost(tallies: Tallies, fates: DataFrame) -> Iterator[DataFrame]:
     """Messages that came in and stand nowhere, for no reason."""
-    places = {place: F.lit(int(place == CAME_IN)) for place in PLACES}
-    return fates.where(F.col("fate") == LOST).drop("fate").withColumns(places)
+    if any(each.lost.total() for each in tallies.values()):
+        places = {place: F.lit(int(place == CAME_IN)) for place in PLACES}
+        yield fates.where(F.col("fate") == LOST).drop("fate").withColumns(places)

@@ -71,7 +71,7 @@ class PlannedLedger:
 
     @classmethod
     def of(cls, request: LedgerRequest) -> "PlannedLedger | list[Account]":
-        """The plan, with all files found that are certain to be read; or the accounts, where nothing is built yet."""
+        """The plan, with all files found that are to be read; or the accounts, where nothing is built yet."""
         layer, source, held = request.layer, request.source, request.held
         if source is None:
             return []
@@ -89,7 +89,10 @@ class PlannedLedger:
             )
         part = Slice(0, upto) if part is None else part.capped(upto)
         planned = cls(request, source, held, part, upto, read, waiting)
-        planned.find_files(*planned.places)
+        reasons = (planned.messages, planned.copies) if layer is Layer.STANDARDIZED else ()
+        for scan in (*planned.places, *reasons):
+            # What cannot be listed fails this topic alone.
+            _ = scan.files
         return planned
 
     @property
@@ -149,11 +152,6 @@ class PlannedLedger:
         landed = Slice(-1, self.upto)
         where = _Condition(landed.holds, landed.may_be_in)
         return self._rows(Layer.RAW, "", ("message_id", "landing_seq"), where)
-
-    def find_files(self, *wanted: Scan) -> None:
-        """Find the files that hold rows, which fails for this topic alone."""
-        for each in wanted:
-            _ = each.files
 
     @property
     def _taken_in(self) -> "_Condition":

@@ -30,10 +30,6 @@ PLACED = StructType(
 )
 """A row, the ledger that it is read for, the place in which it stands, and the critical elements that it lacks."""
 
-_SAME = ("topic", "landing_seq", "day", "message_id")
-_BROADCAST_ROWS = 1_000_000
-"""So many rows fit into the memory of every worker."""
-
 
 def publish_day() -> Column:
     """The day that a row stands on; somebody may have taken its publish time away."""
@@ -107,47 +103,47 @@ def is_finding() -> Column:
     return is_odd() | (is_unwritten() & (F.col("layer") != Layer.STANDARDIZED))
 
 
-def with_ids_of(landed: DataFrame, unwritten: DataFrame, count: int) -> DataFrame:
+def with_ids_of(landed: DataFrame, unwritten: DataFrame, is_few: bool) -> DataFrame:
     """What has landed with the ids of messages that stand nowhere, by their hashes."""
-    ids = _broadcast(unwritten.select("topic", "hash").distinct(), count)
+    ids = _broadcast(unwritten.select("topic", "hash").distinct(), is_few)
     return landed.withColumn("hash", F.xxhash64("message_id")).join(ids, ["topic", "hash"], "left_semi")
 
 
-def among(messages: DataFrame, unwritten: DataFrame, count: int) -> DataFrame:
-    """The messages that stand nowhere, of which so many are known by their numbers and hashes."""
+def among(messages: DataFrame, unwritten: DataFrame, is_few: bool) -> DataFrame:
+    """The messages that stand nowhere, which are known by their numbers and hashes."""
     wanted = unwritten.select("topic", "landing_seq", "day", "hash")
     rows = messages.withColumns({"day": publish_day(), "hash": F.xxhash64("message_id")})
-    return rows.join(_broadcast(wanted, count), wanted.columns, "left_semi")
+    return rows.join(_broadcast(wanted, is_few), wanted.columns, "left_semi")
 
 
-def fates_of_unwritten(unwritten: DataFrame, copies: DataFrame, versions: DataFrame, count: int) -> DataFrame:
+def with_keys_of(versions: DataFrame, unwritten: DataFrame) -> DataFrame:
+    """Rows of Standardized of the same records."""
+    keys = unwritten.select("topic", F.col(RECORD_KEY).alias("idempotency_key")).distinct()
+    return versions.join(keys, keys.columns, "left_semi")
+
+
+def fates_of_unwritten(unwritten: DataFrame, copies: DataFrame, versions: DataFrame) -> DataFrame:
     """Why messages stand nowhere: another copy landed before, or a later version of their record stands; else lost.
 
-    `unwritten` are so many messages whose payloads have been read, so that their records' keys are known. `copies` are
-    all messages with their ids, `versions` rows of Standardized with their keys.
+    `unwritten` are messages whose payloads have been read, so that their records' keys are known. `copies` are all
+    messages with their ids, `versions` rows of Standardized with their keys.
     """
-    ids = ["topic", "message_id"]
-    keys = unwritten.select("topic", F.col(RECORD_KEY).alias("idempotency_key")).distinct()
-    versions = versions.join(_broadcast(keys, count), keys.columns, "left_semi")
-    firsts = copies.groupBy(*ids).agg(F.min("landing_seq").alias("first"))
-    outdated = _outdated(unwritten, versions).select(*_SAME, F.lit(True).alias("is_outdated"))
+    mine = unwritten.select("*", publish_day(), F.lit(True).alias("is_unwritten"))
+    landed = copies.select("topic", "message_id", "landing_seq")
+    standing = versions.select("topic", F.col("idempotency_key").alias(RECORD_KEY), F.struct(*VERSION).alias("version"))
+    rows = mine.unionByName(landed, allowMissingColumns=True).unionByName(standing, allowMissingColumns=True)
+    first = F.min("landing_seq").over(Window.partitionBy("topic", "message_id"))
+    latest = F.max("version").over(Window.partitionBy("topic", RECORD_KEY))
+    known = rows.withColumn("first", first).withColumn("latest", latest).where("is_unwritten")
+    is_of_another = F.col("latest.message_id") != F.col("message_id")
+    is_outdated = is_of_another & (F.col("latest") > F.struct(*VERSION))
     fate = (
         F.when(F.col("first") < F.col("landing_seq"), Fate.DUPLICATE)
-        .when(F.col("error_kind").isNull() & F.col("is_outdated"), Fate.SUPERSEDED)
+        .when(F.col("error_kind").isNull() & is_outdated, Fate.SUPERSEDED)
         .otherwise(LOST)
     )
-    found = unwritten.join(firsts, ids, "left").join(outdated, [*_SAME], "left")
-    return found.select(*_SAME, F.lit(Layer.STANDARDIZED.value).alias("layer"), fate.alias("fate"))
-
-
-def _outdated(unwritten: DataFrame, versions: DataFrame) -> DataFrame:
-    """Messages of whose record a later version stands, by another message."""
-    mine, other = unwritten.alias("mine"), versions.alias("other")
-    is_of_topic = F.col("mine.topic") == F.col("other.topic")
-    is_of_record = F.col(f"mine.{RECORD_KEY}") == F.col("other.idempotency_key")
-    is_other = F.col("mine.message_id") != F.col("other.message_id")
-    is_later = F.struct(*(f"other.{each}" for each in VERSION)) > F.struct(*(f"mine.{each}" for each in VERSION))
-    return mine.join(other, is_of_topic & is_of_record & is_other & is_later, "left_semi")
+    layer = F.lit(Layer.STANDARDIZED.value).alias("layer")
+    return known.select("topic", "landing_seq", "day", "message_id", layer, fate.alias("fate"))
 
 
 def shared_keys(rows: DataFrame) -> DataFrame:
@@ -183,6 +179,6 @@ def first_of_each_day(rows: DataFrame, count: int, order: Sequence[str]) -> Data
     return numbered.where(F.col("place") <= count).orderBy(*DAY, "place")
 
 
-def _broadcast(wanted: DataFrame, count: int) -> DataFrame:
+def _broadcast(wanted: DataFrame, is_few: bool) -> DataFrame:
     """What is small goes to the rows that it is joined with; else both are sorted."""
-    return F.broadcast(wanted) if count <= _BROADCAST_ROWS else wanted
+    return F.broadcast(wanted) if is_few else wanted

@@ -25,8 +25,6 @@ class Tally:
     refused: Counter[date] = field(default_factory=Counter)
     duplicates: Counter[date] = field(default_factory=Counter)
     superseded: Counter[date] = field(default_factory=Counter)
-    to_explain: int = 0
-    """How many messages stand nowhere, and may be copies or superseded."""
     odd: Counter[date] = field(default_factory=Counter)
     """Rows without exactly one fate, by where they stand."""
     lost: Counter[date] = field(default_factory=Counter)
@@ -42,13 +40,12 @@ class Tally:
         """So many rows of a day stand in so many places."""
         for each, place in zip((self.came_in, self.kept, self.refused), PLACES, strict=True):
             each[row["day"]] += row["rows"] * row[place]
-        self.to_explain += row["rows"] * row["is_to_explain"]
         self.odd[row["day"]] += row["rows"] * row["is_finding"]
 
     def add_fate(self, row: Row) -> None:
         """So many messages of a day stand nowhere for one reason."""
         by_fate = {Fate.DUPLICATE: self.duplicates, Fate.SUPERSEDED: self.superseded, LOST: self.lost}
-        by_fate[row["fate"]][row["day"]] += row["count"]
+        by_fate[row["fate"]][row["day"]] += row["rows"]
 
     def add_name(self, row: Row) -> None:
         """A row that does not add up."""

@@ -22,7 +22,6 @@ from leanops.standardized.planned import PlannedStandardized
 from leanops.standardized.table import mapping_of
 from leanops.standardized.transform import (
     COPY,
-    HELD,
     MESSAGE,
     NEW,
     READ,
@@ -101,7 +100,7 @@ def _foreseen(spark: SparkSession, planned: PlannedStandardized) -> FlattenPlan:
     if not planned.part.is_whole:
         return planned.plan
     first = _read(spark, [planned.messages(Slice(0, min(_SAMPLE, planned.part.upto)))], {planned.topic: planned.plan})
-    decided = candidates(first, None, None).transform(with_fates)
+    decided = candidates(first, None).transform(with_fates)
     counted = decided.where(F.coalesce("fate", F.lit("")) != Fate.DUPLICATE)
     return planned.plan.extended(new_fields(counted))
 
@@ -122,29 +121,25 @@ def _with_late(planned: PlannedStandardized, plan: FlattenPlan, report: Report, 
 
 def _with_fates(read: DataFrame, planned: Sequence[PlannedStandardized], is_large: bool) -> DataFrame:
     """All that workers have to know, topic by topic: every message with its fate, and the rows that are replaced."""
-    standing = [scan for each in planned for scan in each.standing]
-    scans = {role: [scan for scan in standing if scan.role == role] for role in (COPY, HELD)}
-    others = {role: read_tables(read.sparkSession, own, STANDING) for role, own in scans.items() if own}
+    scans = [scan for each in planned for scan in each.standing]
+    standing = read_tables(read.sparkSession, scans, STANDING) if scans else None
     rebuilt = [each.topic for each in planned if each.part.days]
-    if rebuilt and others:
-        # Each is asked for twice.
-        read, others = checkpointed(read), {role: checkpointed(each) for role, each in others.items()}
-    copies, held = others.get(COPY), others.get(HELD)
-    versions = held.where(F.col("role") == HELD) if held is not None else None
-    rows = candidates(read, copies, versions)
-    rows = (rows if is_large else together(rows, standing)).transform(with_fates)
-    if not rebuilt or held is None:
+    if rebuilt and standing is not None:
+        # Both are asked for twice.
+        read, standing = checkpointed(read), checkpointed(standing)
+    rows = candidates(read, standing)
+    rows = (rows if is_large else together(rows, scans)).transform(with_fates)
+    if not rebuilt or standing is None:
         return rows
-    foreign = _foreign(held.where(F.col("topic").isin(rebuilt)), read, copies)
+    foreign = _foreign(read, standing).where(F.col("topic").isin(rebuilt))
     return rows.unionByName(foreign.withColumn("fate", F.lit(FOREIGN)), allowMissingColumns=True)
 
 
-def _foreign(held: DataFrame, read: DataFrame, copies: DataFrame | None) -> DataFrame:
+def _foreign(read: DataFrame, standing: DataFrame) -> DataFrame:
     """Days are made anew among rows that RAW has just so. What others have displaced may lie on any day."""
-    place = ["topic", "landing_seq", *VERSION]
-    landed = read.select(*place)
-    landed = landed if copies is None else landed.unionByName(copies.select(*place))
-    mine = read.select("topic", "landing_seq", RECORD_KEY)
+    place, is_copy = ["topic", "landing_seq", *VERSION], F.col("role") == COPY
+    landed = read.select(*place).unionByName(standing.where(is_copy).select(*place))
+    mine, held = read.select("topic", "landing_seq", RECORD_KEY), standing.where(~is_copy)
     is_other = (F.col("idempotency_key") != F.col(RECORD_KEY)) | F.col("idempotency_key").isNull()
     names = ("topic", "message_id")
     moved = held.join(landed, place, "left_anti").select(*names)

@@ -130,21 +130,18 @@ def read_messages(messages: pa.Table, plan: FlattenPlan) -> pa.Table:
     return pa.table(columns).select(_ARROW.names).cast(_ARROW)
 
 
-def candidates(messages: DataFrame, copies: DataFrame | None, held: DataFrame | None) -> DataFrame:
+def candidates(messages: DataFrame, standing: DataFrame | None) -> DataFrame:
     """All that the fates of messages depend on, told apart by their roles.
 
-    `copies` are messages that landed outside of `messages`; `held` are the versions that the tables hold, each with its
-    file.
+    `standing` are messages that landed outside of `messages`, and the versions that tables hold, each with its file.
     """
     found = messages.withColumns({"role": F.lit(NEW), "file": F.lit(None).cast("string")})
-    if copies is not None:
-        others = copies.select("topic", "landing_seq", *VERSION, F.lit(COPY).alias("role"))
-        found = found.unionByName(others, allowMissingColumns=True)
-    if held is not None:
-        key = F.col("idempotency_key").alias(RECORD_KEY)
-        theirs = held.select("topic", "landing_seq", *VERSION, key, "file", F.lit(HELD).alias("role"))
-        found = found.unionByName(theirs, allowMissingColumns=True)
-    return found
+    if standing is None:
+        return found
+    held = {RECORD_KEY: F.col("idempotency_key"), "file": F.col("file")}
+    columns = (F.when(F.col("role") == HELD, column).alias(name) for name, column in held.items())
+    others = standing.where(F.col("role").isin(COPY, HELD)).select("topic", "landing_seq", *VERSION, "role", *columns)
+    return found.unionByName(others, allowMissingColumns=True)
 
 
 def with_fates(rows: DataFrame) -> DataFrame:
