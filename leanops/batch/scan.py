@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -27,6 +28,7 @@ from leanops.batch.blame import each_blamed, topic_blamed
 from leanops.batch.data_file import file_io, read_data_file
 from leanops.concurrency import Concurrency
 from leanops.inventory import schema_at
+from leanops.names import CATALOG
 from leanops.table_files import TableFile, table_files
 
 _PACK_BYTES, _PACK_FILES, _MOST_PACKS = 2**20, 200, 400
@@ -66,6 +68,8 @@ class Scan:
     role: str = ""
     days: frozenset[date] = frozenset()
     """Rows of these publish days have the role `ON_DAYS`."""
+    condition: str = "true"
+    """What `where` asks, in SQL, for who has Spark read the rows."""
 
     @cached_property
     def files(self) -> list[FileScanTask]:
@@ -194,6 +198,17 @@ def read_tables(
         return merged(tasks).batches(arrow_shape, reshape, seconds)
 
     return work_where_read(spark, scans, read, into or shape)
+
+
+def read_table(spark: SparkSession, scan: Scan, shape: StructType) -> DataFrame:
+    """The same rows by Spark's own reader, which reads one large table faster, and the columns alone that are used."""
+    at = scan.snapshot_id or scan.table.metadata.current_snapshot_id
+    name = ".".join(f"`{part}`" for part in (CATALOG, *scan.table.name()))
+    rows = spark.read.option("versionAsOf", str(at)).table(name).where(scan.condition)
+    told = {"topic": F.lit(scan.topic), "role": F.lit(scan.role)}
+    held = {each: F.col(each) for each in scan.columns}
+    columns = (told | held).get
+    return rows.select(*(columns(each.name, F.lit(None)).cast(each.dataType).alias(each.name) for each in shape))
 
 
 def work_where_read(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyiceberg.catalog import Catalog
 
 from leanops.batch.isolation import Jobs
-from leanops.batch.topics import Outcome, each_topic, in_batches
+from leanops.batch.topics import Outcome, each_topic, in_batches, is_large
 from leanops.ledger.account import Account
 from leanops.ledger.job import LedgerJob
 from leanops.ledger.planned import LedgerRequest, PlannedLedger
@@ -37,7 +37,7 @@ def draw_up(jobs: Jobs, catalog: Catalog, requests: Sequence[LedgerRequest]) -> 
         if ledgers := [found for found in layers.values() if isinstance(found, PlannedLedger)]:
             todo.append(_Planned(topic, ledgers))
     for batch in in_batches(todo):
-        tallies = LedgerJob(jobs, catalog, {each.topic: each.ledgers for each in batch}).tally()
+        tallies = LedgerJob(jobs, catalog, {each.topic: each.ledgers for each in batch}, is_large(batch[0])).tally()
         for each in batch:
             found = tallies[each.topic]
             if isinstance(found, Exception):

@@ -12,9 +12,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from leanops.batch.isolation import Jobs
-from leanops.batch.scan import read_tables
+from leanops.batch.scan import Scan, read_table, read_tables
 from leanops.batch.topics import Outcome
 from leanops.checkpointed import checkpointed
 from leanops.ledger.account import SHOWN
@@ -46,10 +47,7 @@ from leanops.standardized.table import key_plan
 from leanops.standardized.transform import MESSAGE, RECORD_KEY, VERSION, read_payloads
 from leanops.tables import find_table
 
-_KEPT_BYTES = 128 * 2**20
-"""Files of so many bytes together are read once, and their rows kept for all questions."""
-
-_BROADCAST_ROWS = 1_000_000
+_MOST_SENT = 1_000_000
 """So many rows fit into the memory of every worker."""
 
 _MISSING = "transform(filter(broken_rules, each -> each.rule = 'cde'), each -> each.column)"
@@ -65,6 +63,7 @@ class LedgerJob:
     jobs: Jobs
     catalog: Catalog
     planned: Mapping[str, Sequence[PlannedLedger]]
+    is_large: bool
 
     def tally(self) -> dict[str, Outcome[list[Tally]]]:
         """What was found out about the rows of each topic."""
@@ -74,7 +73,8 @@ class LedgerJob:
         return self.jobs.isolated([*self.planned], lambda topics: self._questions(spark, topics).ask())
 
     def _questions(self, spark: SparkSession, topics: Sequence[str]) -> "_Questions":
-        return _Questions(spark, self.catalog, [each for topic in topics for each in self.planned[topic]])
+        planned = [each for topic in topics for each in self.planned[topic]]
+        return _Questions(spark, self.catalog, planned, self.is_large)
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,17 @@ class _Questions:
     spark: SparkSession
     catalog: Catalog
     planned: Sequence[PlannedLedger]
+    is_large: bool
+    """Whether they are of one topic that is large."""
 
     def ask(self) -> dict[str, Outcome[list[Tally]]]:
         """What was found out about each topic, in the order in which one answer leads to the next question."""
         tallies = {(each.topic, each.layer): Tally(each) for each in self.planned}
-        is_small = sum(file.file_size_in_bytes for file in _files(self.planned)) <= _KEPT_BYTES
         rows = self._rows(self.planned)
-        rows = checkpointed(rows.repartition("topic")) if is_small else rows
-        stand = rows.transform(standing) if is_small else checkpointed(rows.transform(standing))
-        fates = self._fates(stand, rows, is_small)
+        # Files of small topics are read once. Those of a large one are, too: its rows are not kept, and read again.
+        rows = rows if self.is_large else checkpointed(rows.repartition("topic"))
+        stand = checkpointed(rows.transform(standing)) if self.is_large else rows.transform(standing)
+        fates = self._fates(stand, rows)
         sharing = self._count(tallies, stand, rows, fates)
         if findings := [*self._odd(tallies, stand, rows), *_lost(tallies, fates)]:
             self._name(tallies, reduce(DataFrame.unionByName, findings))
@@ -103,9 +105,14 @@ class _Questions:
             found[topic] = [each for each in tallies.values() if each.planned.topic == topic]
         return found
 
+    def _read(self, scans: Sequence[Scan], shape: StructType) -> DataFrame:
+        if not self.is_large:
+            return read_tables(self.spark, scans, shape)
+        return reduce(DataFrame.unionByName, (read_table(self.spark, each, shape) for each in scans))
+
     def _rows(self, planned: Sequence[PlannedLedger]) -> DataFrame:
         """All rows, in all places in which they stand."""
-        rows = read_tables(self.spark, [scan for each in planned for scan in each.places], PLACED)
+        rows = self._read([scan for each in planned for scan in each.places], PLACED)
         return reduce(DataFrame.unionByName, self._refused(planned), rows)
 
     def _refused(self, planned: Sequence[PlannedLedger]) -> Iterator[DataFrame]:
@@ -120,30 +127,36 @@ class _Questions:
             columns = {"topic": F.col("topic_name"), "role": F.lit(f"{layer} {REFUSED}"), "missing": missing}
             yield rows.select(*(columns.get(name, F.col(name)).alias(name) for name in PLACED.names))
 
-    def _fates(self, stand: DataFrame, rows: DataFrame, is_small: bool) -> DataFrame:
+    def _fates(self, stand: DataFrame, rows: DataFrame) -> DataFrame | None:
         """Why messages stand nowhere: by their payloads, copies and other versions, which are looked for."""
         planned = [each for each in self.planned if each.layer is Layer.STANDARDIZED]
-        unwritten = stand.where(is_to_explain())
-        is_few = not is_small and unwritten.count() <= _BROADCAST_ROWS
-        messages = read_tables(self.spark, [each.messages for each in planned], MESSAGE)
-        copies = read_tables(self.spark, [each.copies for each in planned], PLACED)
-        if is_small:
-            messages, copies = messages.repartition("topic"), copies.repartition("topic")
-        plans = {each.topic: key_plan(each.request.contract) for each in planned}
-        read = read_payloads(messages.transform(among, unwritten, is_few), plans)
-        read = read.select("topic", "landing_seq", *VERSION, "error_kind", RECORD_KEY)
+        if not planned:
+            return None
+        messages = self._read([each.messages for each in planned], MESSAGE)
+        copies = self._read([each.copies for each in planned], PLACED)
         versions = rows.where(standing_in(Layer.STANDARDIZED, KEPT, HELD))
-        if not is_small:
+        plans = {each.topic: key_plan(each.request.contract) for each in planned}
+        unwritten, is_sent = stand.where(is_to_explain()), False
+        if self.is_large:
+            is_sent = unwritten.count() <= _MOST_SENT
+        else:
+            messages, copies = messages.repartition("topic"), copies.repartition("topic")
+        read = read_payloads(messages.transform(among, unwritten, is_sent), plans)
+        read = read.select("topic", "landing_seq", *VERSION, "error_kind", RECORD_KEY)
+        if self.is_large:
             read = checkpointed(read)
-            versions = versions.transform(with_keys_of, read)
-        return fates_of_unwritten(read, copies.transform(with_ids_of, unwritten, is_few), versions)
+            versions = versions.transform(with_keys_of, read, is_sent)
+        return fates_of_unwritten(read, copies.transform(with_ids_of, unwritten, is_sent), versions)
 
-    def _count(self, tallies: Tallies, stand: DataFrame, rows: DataFrame, fates: DataFrame) -> list[PlannedLedger]:
+    def _count(
+        self, tallies: Tallies, stand: DataFrame, rows: DataFrame, fates: DataFrame | None
+    ) -> list[PlannedLedger]:
         """Count rows by where they stand and what they lack; the ledgers in which records have more than one row."""
         counted = stand.groupBy(*DAY, *PLACES, is_finding().alias("is_finding")).agg(F.sum("rows").alias("rows"))
-        explained = fates.groupBy(*DAY, "fate").agg(F.count("*").alias("rows"))
         sharing = rows.transform(shared_keys).select(*LEDGER, F.lit(True).alias("is_sharing")).distinct()
-        asked = (counted, explained, sharing, rows.transform(missing_elements))
+        asked = [counted, sharing, rows.transform(missing_elements)]
+        if fates is not None:
+            asked.append(fates.groupBy(*DAY, "fate").agg(F.count("*").alias("rows")))
         found: list[PlannedLedger] = []
         for row in reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), asked).collect():
             tally = tallies[row["topic"], Layer(row["layer"])]
@@ -151,7 +164,7 @@ class _Questions:
                 found.append(tally.planned)
             elif row["column"]:
                 tally.missing[row["day"]][row["column"]] = row["rows"]
-            elif row["fate"]:
+            elif fates is not None and row["fate"]:
                 tally.add_fate(row)
             else:
                 tally.add_standing(row)
@@ -193,8 +206,8 @@ def _is_refused(planned: Sequence[PlannedLedger]) -> Column:
     return F.expr(" OR ".join(own))
 
 
-def _lost(tallies: Tallies, fates: DataFrame) -> Iterator[DataFrame]:
+def _lost(tallies: Tallies, fates: DataFrame | None) -> Iterator[DataFrame]:
     """Messages that came in and stand nowhere, for no reason."""
-    if any(each.lost.total() for each in tallies.values()):
+    if fates is not None and any(each.lost.total() for each in tallies.values()):
         places = {place: F.lit(int(place == CAME_IN)) for place in PLACES}
         yield fates.where(F.col("fate") == LOST).drop("fate").withColumns(places)

@@ -150,12 +150,12 @@ class PlannedLedger:
     def copies(self) -> Scan:
         """All messages that the layer stands for, by their ids."""
         landed = Slice(-1, self.upto)
-        where = _Condition(landed.holds, landed.may_be_in)
+        where = _Condition(landed.holds, landed.may_be_in, landed.text)
         return self._rows(Layer.RAW, "", ("message_id", "landing_seq"), where)
 
     @property
     def _taken_in(self) -> "_Condition":
-        return _Condition(self.part.holds, self.part.may_be_in)
+        return _Condition(self.part.holds, self.part.may_be_in, self.part.text)
 
     @property
     def _whatever_number(self) -> "_Condition":
@@ -177,7 +177,7 @@ class PlannedLedger:
         """Rows of a layer's table, and the place they stand in."""
         held, where = self.held_in if layer is self.layer else self.source, where or _Condition()
         role = f"{self.layer} {place}"
-        return Scan(self.topic, held, tuple(columns), where.rows, where.may_hold, snapshot, role)
+        return Scan(self.topic, held, tuple(columns), where.rows, where.may_hold, snapshot, role, condition=where.text)
 
 
 class _Condition(NamedTuple):

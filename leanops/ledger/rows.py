@@ -103,23 +103,23 @@ def is_finding() -> Column:
     return is_odd() | (is_unwritten() & (F.col("layer") != Layer.STANDARDIZED))
 
 
-def with_ids_of(landed: DataFrame, unwritten: DataFrame, is_few: bool) -> DataFrame:
+def with_ids_of(landed: DataFrame, unwritten: DataFrame, is_sent: bool) -> DataFrame:
     """What has landed with the ids of messages that stand nowhere, by their hashes."""
-    ids = _broadcast(unwritten.select("topic", "hash").distinct(), is_few)
+    ids = _broadcast(unwritten.select("topic", "hash").distinct(), is_sent)
     return landed.withColumn("hash", F.xxhash64("message_id")).join(ids, ["topic", "hash"], "left_semi")
 
 
-def among(messages: DataFrame, unwritten: DataFrame, is_few: bool) -> DataFrame:
+def among(messages: DataFrame, unwritten: DataFrame, is_sent: bool) -> DataFrame:
     """The messages that stand nowhere, which are known by their numbers and hashes."""
     wanted = unwritten.select("topic", "landing_seq", "day", "hash")
     rows = messages.withColumns({"day": publish_day(), "hash": F.xxhash64("message_id")})
-    return rows.join(_broadcast(wanted, is_few), wanted.columns, "left_semi")
+    return rows.join(_broadcast(wanted, is_sent), wanted.columns, "left_semi")
 
 
-def with_keys_of(versions: DataFrame, unwritten: DataFrame) -> DataFrame:
+def with_keys_of(versions: DataFrame, unwritten: DataFrame, is_sent: bool) -> DataFrame:
     """Rows of Standardized of the same records."""
     keys = unwritten.select("topic", F.col(RECORD_KEY).alias("idempotency_key")).distinct()
-    return versions.join(keys, keys.columns, "left_semi")
+    return versions.join(_broadcast(keys, is_sent), keys.columns, "left_semi")
 
 
 def fates_of_unwritten(unwritten: DataFrame, copies: DataFrame, versions: DataFrame) -> DataFrame:
@@ -179,6 +179,6 @@ def first_of_each_day(rows: DataFrame, count: int, order: Sequence[str]) -> Data
     return numbered.where(F.col("place") <= count).orderBy(*DAY, "place")
 
 
-def _broadcast(wanted: DataFrame, is_few: bool) -> DataFrame:
-    """What is small goes to the rows that it is joined with; else both are sorted."""
-    return F.broadcast(wanted) if is_few else wanted
+def _broadcast(wanted: DataFrame, is_sent: bool) -> DataFrame:
+    """What is to be sent goes to all workers with rows that it is joined with; else both are sorted."""
+    return F.broadcast(wanted) if is_sent else wanted
