@@ -26,11 +26,11 @@ from leanops.ledger.rows import (
     LOST,
     PLACED,
     PLACES,
-    among,
     fates_of_unwritten,
     first_of_each_day,
     is_finding,
     is_to_explain,
+    marked_if_unwritten,
     missing_elements,
     names_of,
     rows_sharing,
@@ -44,7 +44,7 @@ from leanops.ledger.tally import Tally
 from leanops.names import ERRORS, Layer, spark_table, table
 from leanops.slices import sized
 from leanops.standardized.table import key_plan
-from leanops.standardized.transform import MESSAGE, RECORD_KEY, VERSION, read_payloads
+from leanops.standardized.transform import MESSAGE, read_payloads
 from leanops.tables import find_table
 
 _MOST_SENT = 1_000_000
@@ -132,21 +132,17 @@ class _Questions:
         planned = [each for each in self.planned if each.layer is Layer.STANDARDIZED]
         if not planned:
             return None
-        messages = self._read([each.messages for each in planned], MESSAGE)
-        copies = self._read([each.copies for each in planned], PLACED)
-        versions = rows.where(standing_in(Layer.STANDARDIZED, KEPT, HELD))
+        unwritten, versions = stand.where(is_to_explain()), rows.where(standing_in(Layer.STANDARDIZED, KEPT, HELD))
+        is_sent = self.is_large and unwritten.count() <= _MOST_SENT
+        landed = self._read([scan for each in planned for scan in (each.messages, each.copies)], MESSAGE)
+        landed = landed if self.is_large else landed.repartition("topic")
         plans = {each.topic: key_plan(each.request.contract) for each in planned}
-        unwritten, is_sent = stand.where(is_to_explain()), False
-        if self.is_large:
-            is_sent = unwritten.count() <= _MOST_SENT
-        else:
-            messages, copies = messages.repartition("topic"), copies.repartition("topic")
-        read = read_payloads(messages.transform(among, unwritten, is_sent), plans)
-        read = read.select("topic", "landing_seq", *VERSION, "error_kind", RECORD_KEY)
+        read = read_payloads(landed.transform(with_ids_of, unwritten, is_sent), plans)
+        read = read.transform(marked_if_unwritten, unwritten, is_sent)
         if self.is_large:
             read = checkpointed(read)
-            versions = versions.transform(with_keys_of, read, is_sent)
-        return fates_of_unwritten(read, copies.transform(with_ids_of, unwritten, is_sent), versions)
+            versions = versions.transform(with_keys_of, read.where("is_unwritten"), is_sent)
+        return fates_of_unwritten(read, versions)
 
     def _count(
         self, tallies: Tallies, stand: DataFrame, rows: DataFrame, fates: DataFrame | None

@@ -109,11 +109,12 @@ def with_ids_of(landed: DataFrame, unwritten: DataFrame, is_sent: bool) -> DataF
     return landed.withColumn("hash", F.xxhash64("message_id")).join(ids, ["topic", "hash"], "left_semi")
 
 
-def among(messages: DataFrame, unwritten: DataFrame, is_sent: bool) -> DataFrame:
-    """The messages that stand nowhere, which are known by their numbers and hashes."""
-    wanted = unwritten.select("topic", "landing_seq", "day", "hash")
-    rows = messages.withColumns({"day": publish_day(), "hash": F.xxhash64("message_id")})
-    return rows.join(_broadcast(wanted, is_sent), wanted.columns, "left_semi")
+def marked_if_unwritten(read: DataFrame, unwritten: DataFrame, is_sent: bool) -> DataFrame:
+    """What has landed, with the keys of its records, and whether it stands nowhere, by its number and hash."""
+    wanted = unwritten.select("topic", "landing_seq", "day", "hash", F.lit(True).alias("is_unwritten"))
+    hashed = (publish_day(), F.xxhash64("message_id").alias("hash"))
+    rows = read.select("topic", "landing_seq", *VERSION, "error_kind", RECORD_KEY, *hashed)
+    return rows.join(_broadcast(wanted, is_sent), ["topic", "landing_seq", "day", "hash"], "left")
 
 
 def with_keys_of(versions: DataFrame, unwritten: DataFrame, is_sent: bool) -> DataFrame:
@@ -122,16 +123,13 @@ def with_keys_of(versions: DataFrame, unwritten: DataFrame, is_sent: bool) -> Da
     return versions.join(_broadcast(keys, is_sent), keys.columns, "left_semi")
 
 
-def fates_of_unwritten(unwritten: DataFrame, copies: DataFrame, versions: DataFrame) -> DataFrame:
+def fates_of_unwritten(landed: DataFrame, versions: DataFrame) -> DataFrame:
     """Why messages stand nowhere: another copy landed before, or a later version of their record stands; else lost.
 
-    `unwritten` are messages whose payloads have been read, so that their records' keys are known. `copies` are all
-    messages with their ids, `versions` rows of Standardized with their keys.
+    `landed` are these messages, marked, and all others with their ids; `versions` rows of Standardized with their keys.
     """
-    mine = unwritten.select("*", publish_day(), F.lit(True).alias("is_unwritten"))
-    landed = copies.select("topic", "message_id", "landing_seq")
     standing = versions.select("topic", F.col("idempotency_key").alias(RECORD_KEY), F.struct(*VERSION).alias("version"))
-    rows = mine.unionByName(landed, allowMissingColumns=True).unionByName(standing, allowMissingColumns=True)
+    rows = landed.unionByName(standing, allowMissingColumns=True)
     first = F.min("landing_seq").over(Window.partitionBy("topic", "message_id"))
     latest = F.max("version").over(Window.partitionBy("topic", RECORD_KEY))
     known = rows.withColumn("first", first).withColumn("latest", latest).where("is_unwritten")
