@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
+from typing import Protocol
 
 import grpc  # type: ignore[import-untyped]
 import psutil
@@ -22,6 +23,7 @@ from benchmarks.engine_data import History, append_raw, land_history, sized
 from benchmarks.report import Section
 from leanops.batch.isolation import Jobs
 from leanops.batch.topics import TopicBuild, TopicTables, built_or_raised
+from leanops.contracts.model import Contract
 from leanops.curated.build import build_curated
 from leanops.home import Home
 from leanops.names import RAW_DB, Layer, spark_table
@@ -40,6 +42,16 @@ REBUILT_MESSAGES = sized(10_000_000)
 REBUILD_HEAP = "2g"
 _SAMPLE_SECONDS = 0.2
 _MB = 2**20
+
+
+class ToBuild(Protocol):
+    """A topic and its contract."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def contract(self) -> Contract: ...
 
 
 @dataclass(frozen=True)
@@ -68,13 +80,13 @@ class Platform:
         self.sessions.append(attach(self.settings, LocalCatalog(Home(self.settings.home))))
         return self.sessions[-1]
 
-    def standardize(self, spark: SparkSession, history: History) -> None:
-        topic = TopicBuild(TopicTables(self.catalog, history.topic), history.contract)
-        built_or_raised(build_standardized(Jobs(lambda: spark), self.catalog, [topic])[history.topic])
+    def standardize(self, spark: SparkSession | None, of: ToBuild) -> None:
+        topic = TopicBuild(TopicTables(self.catalog, of.topic), of.contract)
+        built_or_raised(build_standardized(_jobs(spark), self.catalog, [topic])[of.topic])
 
-    def curate(self, spark: SparkSession, history: History) -> None:
-        topic = TopicBuild(TopicTables(self.catalog, history.topic), history.contract)
-        built_or_raised(build_curated(Jobs(lambda: spark), self.catalog, [topic])[history.topic])
+    def curate(self, spark: SparkSession | None, of: ToBuild) -> None:
+        topic = TopicBuild(TopicTables(self.catalog, of.topic), of.contract)
+        built_or_raised(build_curated(_jobs(spark), self.catalog, [topic])[of.topic])
 
     def drop_all_but_raw(self) -> None:
         for namespace in self.catalog.list_namespaces():
@@ -173,13 +185,7 @@ def measure_small_ticks(folder: Path) -> Section:
         for number in range(1 + SMALL_TICKS):
             append_raw(platform.catalog, history.topic, history.tick(number, SMALL_TICK_MESSAGES))
             small.append(both_layers(platform, spark, history))
-        idle = [
-            (
-                seconds_of(build_standardized, _no_session, platform.catalog, history.topic, history.contract),
-                seconds_of(build_curated, _no_session, platform.catalog, history.topic, history.contract),
-            )
-            for _ in range(IDLE_TICKS)
-        ]
+        idle = [both_layers(platform, None, history) for _ in range(IDLE_TICKS)]
     return Section(
         "Small ticks",
         ("what", "Standardized, ms", "Curated, ms", "both, ms", "target, ms"),
@@ -276,9 +282,9 @@ def _resident_in_python(process: psutil.Process) -> int:
         return 0
 
 
-def both_layers(platform: Platform, spark: SparkSession, history: History) -> tuple[float, float]:
+def both_layers(platform: Platform, spark: SparkSession | None, of: ToBuild) -> tuple[float, float]:
     """The seconds that a tick takes: Standardized, then Curated."""
-    return seconds_of(platform.standardize, spark, history), seconds_of(platform.curate, spark, history)
+    return seconds_of(platform.standardize, spark, of), seconds_of(platform.curate, spark, of)
 
 
 def _medians(ticks: list[tuple[float, float]]) -> tuple[float, float, float]:
@@ -294,8 +300,12 @@ def seconds_of(action: Callable[..., object], *arguments: object) -> float:
     return time.perf_counter() - begun
 
 
-def _no_session() -> SparkSession:
-    raise AssertionError("there is nothing new, and yet Spark was asked for")
+def _jobs(spark: SparkSession | None) -> Jobs:
+    def session() -> SparkSession:
+        assert spark, "there is nothing new, and yet Spark was asked for"
+        return spark
+
+    return Jobs(session)
 
 
 def _listed(seconds: dict[str, float]) -> str:

@@ -3,20 +3,26 @@
 import json
 from datetime import date
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.engine import Platform, say, seconds_of
+from benchmarks.engine import Platform, both_layers, say
 from benchmarks.engine_data import sized
 from benchmarks.report import Section
 from leanops.contracts.model import Contract
-from leanops.curated.build import build_curated
 from leanops.raw.landing import land_file
-from leanops.standardized.build import build_standardized
 
 WIDTHS = ((100, 20), (100, 60), (100, 300), (100, 2_000), (sized(20_000), 20), (sized(20_000), 300))
 """Messages and columns. 20,000 messages are built in Spark, a hundred beside it."""
 
 _VALUES = {"INT": 12, "STRING": "text", "DECIMAL(18,2)": 129.90, "TIMESTAMP": "2026-01-14T08:00:00Z"}
 """The columns' types, in turns, and what every message has in them."""
+
+
+class Wide(NamedTuple):
+    """A topic with a contract of many columns."""
+
+    topic: str
+    contract: Contract
 
 
 def measure(folder: Path) -> Section:
@@ -29,8 +35,7 @@ def measure(folder: Path) -> Section:
             wide = _contract(topic, columns)
             _land(platform, folder / "messages.ndjson", wide, messages)
             say(f"{messages:,} messages of {columns:,} columns")
-            build = (lambda: spark, platform.catalog, topic, wide)
-            took[messages, columns] = seconds_of(build_standardized, *build), seconds_of(build_curated, *build)
+            took[messages, columns] = both_layers(platform, spark, Wide(topic, wide))
     narrow = {messages: sum(seconds) for (messages, columns), seconds in took.items() if columns == WIDTHS[0][1]}
     return Section(
         "Contracts of many columns",
