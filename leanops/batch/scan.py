@@ -224,7 +224,7 @@ def work_where_read(
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
-            yield from work([pickle.loads(task) for task in packs[number]])  # noqa: S301 - packed by ourselves, below
+            yield from work(pickle.loads(packs[number]))  # noqa: S301 - packed by ourselves, below
 
     return spark.range(0, len(packs), 1, max(1, len(packs))).mapInArrow(read, into)
 
@@ -241,12 +241,13 @@ def merged(tasks: Sequence[Task]) -> Task:
 
 def _tasks_of_files(scans: Sequence[Scan]) -> list[Task]:
     """A task for each file. As of another snapshot, other rows of it may be deleted."""
-    wanted: dict[tuple[str, frozenset[str]], tuple[FileScanTask, list[Scan]]] = {}
+    wanted: dict[tuple[str, frozenset[str]], tuple[FileScanTask, list[_Read]]] = {}
     for scan in scans:
+        read = _Read.of(scan)
         for file in scan.files:
             which = (file.file.file_path, frozenset(each.file_path for each in file.delete_files))
-            wanted.setdefault(which, (file, []))[1].append(scan)
-    return [Task([_Read.of(scan) for scan in own], [(file, [*range(len(own))])]) for file, own in wanted.values()]
+            wanted.setdefault(which, (file, []))[1].append(read)
+    return [Task(reads, [(file, [*range(len(reads))])]) for file, reads in wanted.values()]
 
 
 def _tasks_of_topics(scans: Sequence[Scan]) -> list[Task]:
@@ -259,16 +260,16 @@ def _tasks_of_topics(scans: Sequence[Scan]) -> list[Task]:
     return [task for task in topics.values() if task.files]
 
 
-def _packed(tasks: Sequence[Task]) -> list[list[bytes]]:
-    """Tasks in packs, each of about as many bytes."""
+def _packed(tasks: Sequence[Task]) -> list[bytes]:
+    """Tasks in packs, each of about as many bytes. What the tasks of one have in common is in it once."""
     largest_first = sorted(tasks, key=lambda each: -each.bytes)
     by_bytes = math.ceil(sum(each.bytes for each in tasks) / _PACK_BYTES)
     by_files = math.ceil(sum(len(each.files) for each in tasks) / _PACK_FILES)
-    packs: list[list[bytes]] = [[] for _ in range(min(max(by_bytes, by_files), _MOST_PACKS, len(tasks)))]
+    packs: list[list[Task]] = [[] for _ in range(min(max(by_bytes, by_files), _MOST_PACKS, len(tasks)))]
     for i, task in enumerate(largest_first):
         # Forth and back, so that the first does not get the largest of each round.
-        packs[i % len(packs) if (i // len(packs)) % 2 == 0 else -1 - i % len(packs)].append(pickle.dumps(task))
-    return packs
+        packs[i % len(packs) if (i // len(packs)) % 2 == 0 else -1 - i % len(packs)].append(task)
+    return [pickle.dumps(pack) for pack in packs]
 
 
 def together(rows: DataFrame, others: Iterable[Scan]) -> DataFrame:

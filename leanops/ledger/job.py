@@ -91,7 +91,7 @@ class _Questions:
         """What was found out about each topic, in the order in which one answer leads to the next question."""
         tallies = {(each.topic, each.layer): Tally(each) for each in self.planned}
         rows = self._rows(self.planned)
-        # Files of small topics are read once. Those of a large one are, too: its rows are not kept, and read again.
+        # The rows of small topics are kept for all questions. Those of a large one are read again for each.
         rows = rows if self.is_large else checkpointed(rows.repartition("topic"))
         stand = checkpointed(rows.transform(standing)) if self.is_large else rows.transform(standing)
         fates = self._fates(stand, rows)

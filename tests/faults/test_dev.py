@@ -21,19 +21,31 @@ def free_port() -> int:
         return port
 
 
+def is_daemon(process: psutil.Process) -> bool:
+    """Whether it is Dagster's daemon. Processes come and go while the platform starts."""
+    try:
+        return "dagster._daemon" in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+
+
 def test_a_process_that_ends_takes_the_others_with_it_and_is_named(home: Home, tmp_path: Path) -> None:
     leanops = Path(sys.executable).with_name("leanops")
     environment = {**os.environ, "LEANOPS_PORT": str(free_port()), "LEANOPS_SCHEMAS": str(PROJECT / "schemas")}
     with (tmp_path / "said").open("w+") as said:
         platform = subprocess.Popen([leanops, "dev"], env=environment, stdout=said, stderr=said)
-        family = psutil.Process(platform.pid)
-        while not (daemons := [each for each in family.children() if "dagster._daemon" in each.cmdline()]):
-            assert platform.poll() is None
-        children = family.children(recursive=True)
-        daemons[0].kill()
-        assert platform.wait(60) == 1
-        _, left = psutil.wait_procs(children, timeout=30)
-        assert not left
+        try:
+            family = psutil.Process(platform.pid)
+            while not (daemons := [each for each in family.children() if is_daemon(each)]):
+                assert platform.poll() is None
+            children = family.children(recursive=True)
+            daemons[0].kill()
+            assert platform.wait(60) == 1
+            _, left = psutil.wait_procs(children, timeout=30)
+            assert not left
+        finally:
+            platform.kill()
+            platform.wait()
         said.seek(0)
         assert "error: dagster._daemon ended by itself (exit code -9)." in said.read()
 
