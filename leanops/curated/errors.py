@@ -26,11 +26,6 @@ _COLUMNS = [field.name for field in ERRORS_SCHEMA.fields]
 _SAME = ("topic_name", "message_id")
 
 
-def open_errors(spark: SparkSession, topics: Sequence[str]) -> DataFrame:
-    """The errors of the topics' rows that are invalid, and were neither resolved nor replaced."""
-    return errors_of(spark, topics).where(F.col("closed").isNull())
-
-
 def errors_of(spark: SparkSession, topics: Sequence[str]) -> DataFrame:
     """The errors of topics, open or closed."""
     return spark.read.table(spark_table(Layer.ERRORS, "")).where(F.col("topic_name").isin(list(topics)))

@@ -54,6 +54,7 @@ _SESSION = {
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     # Most ticks are small; Spark's own 200 would make each of them 200 tasks. What is large asks for more.
     "spark.sql.shuffle.partitions": "4",
+    # Rows that are together by topic are joined by more than the topic without being shuffled again.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     # What could be inferred of a row is worked out for each way to name its columns: of a contract with its casts and
     # rules there are so many that planning took minutes, and all memory.
