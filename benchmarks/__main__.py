@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import (
+    aged,
     cluster,
     definitions,
     engine,
@@ -47,6 +48,7 @@ BENCHMARKS: Mapping[str, tuple[Measure, ...]] = {
     "memory": (engine.measure_memory,),
     "maintenance": (maintenance.measure,),
     "fleet": (fleet.measure,),
+    "aged": (aged.measure,),
     "fleet_slow": (fleet.measure_slow,),
     "one_topic": (one_topic.measure,),
     "cluster": (cluster.measure,),

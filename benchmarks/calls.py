@@ -79,6 +79,14 @@ def call_section(ticks: Sequence[CallsOfTick]) -> Section:
     )
 
 
+def calls_per_topic(tick: CallsOfTick) -> dict[str, float]:
+    """The calls of a tick, in all processes, by what was asked for; each once."""
+    by_call: Counter[str] = Counter()
+    for (_, call), count in tick.ticked.items():
+        by_call[call] += count
+    return {call: count / tick.topics for call, count in sorted(by_call.items())}
+
+
 def _per_topic(topics: int, calls: Counter[tuple[str, str]]) -> list[str]:
     by_call: Counter[str] = Counter()
     for (_, call), count in calls.items():

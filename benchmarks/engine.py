@@ -65,7 +65,13 @@ class Platform:
     @classmethod
     @contextmanager
     def in_folder(cls, folder: Path, heap: str = "2g") -> Iterator["Platform"]:
-        home = Home(folder / "home").prepare()
+        with cls.at_home(Home(folder / "home"), heap) as platform:
+            yield platform
+
+    @classmethod
+    @contextmanager
+    def at_home(cls, home: Home, heap: str = "2g") -> Iterator["Platform"]:
+        home.prepare()
         platform = cls(Settings(home=home.path, spark_driver_memory=heap), LocalCatalog(home).load())
         try:
             yield platform

@@ -4,30 +4,29 @@ So two builds of one table at once cannot mix, whoever is slower: the second is 
 checkpoint is part of the published commit, so that data and checkpoint cannot disagree.
 
 A build needs one commit. Before it writes errors it begins a branch, as a mark: one that was left behind says that a
-build was cut off, and from which checkpoint it had begun. Rows that Spark takes out of large files go on that branch.
+build was cut off, and from which checkpoint it had begun.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
-import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
-from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.types import NestedField
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from leanops.batch.write import Written
 from leanops.checkpointed import checkpointed
 from leanops.errors import BuildOvertaken
-from leanops.names import CATALOG
+from leanops.key_index.table import attach_index, outdated_files
+from leanops.row_delta import row_delta
+from leanops.snapshots import PREFIX, properties_of
 from leanops.table_files import note_files
 from leanops.tables import overtaken, without_retries
 
@@ -35,8 +34,6 @@ MOST_NAMED = 500
 """So many rows that later versions have replaced are named in a commit."""
 
 _MANY = "many"
-_MOST_LISTED = 10_000
-_PREFIX = "leanops."
 _DRAFT = "build_"
 
 
@@ -49,13 +46,13 @@ def current_id(table: Table) -> int | None:
 def checkpoint_of(table: Table | None) -> dict[str, str]:
     """What the table stands for, as its last build says; commits of others since then, such as a compaction, do not."""
     build = last_build(table)
-    return _said(build) if build else {}
+    return properties_of(build) if build else {}
 
 
 def last_build(table: Table | None) -> Snapshot | None:
     """The last commit that says what the table stands for."""
     snapshots = ancestors_of(table.current_snapshot(), table.metadata) if table else ()
-    return next(filter(_said, snapshots), None)
+    return next(filter(properties_of, snapshots), None)
 
 
 def commits_since(table: Table, snapshot_id: str | None) -> list[dict[str, str]] | None:
@@ -64,7 +61,7 @@ def commits_since(table: Table, snapshot_id: str | None) -> list[dict[str, str]]
     for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
         if str(snapshot.snapshot_id) == snapshot_id:
             return said
-        said.append(_said(snapshot))
+        said.append(properties_of(snapshot))
     return None
 
 
@@ -145,7 +142,6 @@ class Draft:
 
     def publish(
         self,
-        sessions: Callable[[], SparkSession],
         written: Written,
         dropped: Collection[DataFile],
         columns: Sequence[NestedField],
@@ -153,73 +149,33 @@ class Draft:
     ) -> Snapshot:
         """Publish files that workers have written, with the columns that they bring, in the place of those `dropped`.
 
-        In one commit, unless rows have to be taken out of files that were too large to be written again.
+        All of it in one commit.
         """
+        outdated = outdated_files(self.table.metadata, written.index) if written.index else []
+        deletes = [file for _, file in written.deletes]
         try:
             self._require_base()
-            if written.is_deletion_left:
-                self._delete_on_branch(sessions(), written.gone)
-            self._commit_files(written, dropped, columns, checkpoint)
-            if written.is_deletion_left:
-                self._require_base()
-                without_retries(self.table)
-                self.table.manage_snapshots().set_current_snapshot(ref_name=self.name).remove_branch(self.name).commit()
-        except (CommitFailedException, BuildOvertaken) as error:
-            self._discard(written)
-            self._leave_mark()
-            raise overtaken(self.table) from error
-        if not written.is_deletion_left:
-            note_files(self.table, self.base_id, dropped, written.added)
-        published = self.table.current_snapshot()
-        assert published is not None
-        return published
-
-    def _commit_files(
-        self,
-        written: Written,
-        dropped: Collection[DataFile],
-        columns: Sequence[NestedField],
-        checkpoint: Mapping[str, str],
-    ) -> None:
-        without_retries(self.table)
-        properties = {f"{_PREFIX}{key}": value for key, value in checkpoint.items()}
-        branch = self.name if written.is_deletion_left else MAIN_BRANCH
-        with self.table.transaction() as transaction:
-            if columns:
-                with transaction.update_schema() as update:
-                    for column in columns:
-                        update.add_column(column.name, column.field_type, doc=column.doc)
-                fields = transaction.table_metadata.schema().fields
-                assert all(column in fields for column in columns), "columns have the ids that the files name"
-            snapshot = transaction.update_snapshot(snapshot_properties=properties, branch=branch)
-            with snapshot.overwrite() if dropped else snapshot.merge_append() as change:
-                for file in dropped:
-                    change.delete_data_file(file)
-                for file in written.added:
-                    change.append_data_file(file)
-            if not written.is_deletion_left:
+            without_retries(self.table)
+            with self.table.transaction() as transaction:
+                _add_columns(transaction, columns)
+                properties = {f"{PREFIX}{key}": value for key, value in checkpoint.items()}
+                snapshot_id = row_delta(transaction, properties, [*written.added, *deletes], [*dropped])
+                if written.index:
+                    attach_index(transaction, snapshot_id, written.index)
                 refs = ManageSnapshots(transaction)
                 for ref in [self.name] if self._has_branch else self.left_behind:
                     refs = refs.remove_branch(ref)
                 refs.commit()
-
-    def _delete_on_branch(self, spark: SparkSession, seqs: Sequence[int]) -> None:
-        """Take rows out where Spark writes down their places, and not all other rows of their files."""
-        if not self._is_begun:
-            self.begin()
-        named = ", ".join(map(str, seqs))
-        if len(seqs) > _MOST_LISTED:
-            spark.createDataFrame(pa.table({"landing_seq": pa.array(seqs)})).createOrReplaceTempView("gone")
-            named = "SELECT landing_seq FROM gone"
-        branch = ".".join(f"`{part}`" for part in (CATALOG, *self.table.name(), f"branch_{self.name}"))
-        try:
-            spark.sql(f"DELETE FROM {branch} WHERE landing_seq IN ({named})")  # noqa: S608 - our own words and numbers
-        except PySparkException:
-            # Whoever was faster has removed the branch.
-            self.table.refresh()
-            self._require_base()
-            raise
-        self.table.refresh()
+        except (CommitFailedException, BuildOvertaken) as error:
+            index = [written.index.path] if written.index else []
+            self._remove([*(file.file_path for file in (*written.added, *deletes)), *index])
+            self._leave_mark()
+            raise overtaken(self.table) from error
+        note_files(self.table, self.base_id, dropped, written.added, written.deletes)
+        self._remove(each.statistics_path for each in outdated)
+        published = self.table.current_snapshot()
+        assert published is not None
+        return published
 
     @property
     def _has_branch(self) -> bool:
@@ -231,11 +187,11 @@ class Draft:
             self._leave_mark()
             raise overtaken(self.table)
 
-    def _discard(self, written: Written) -> None:
-        """Remove files that come to nothing."""
-        for file in written.added:
+    def _remove(self, paths: Iterable[str]) -> None:
+        """Remove files that nobody needs any more, or that have come to nothing."""
+        for path in paths:
             with suppress(OSError):
-                self.table.io.delete(file.file_path)
+                self.table.io.delete(path)
 
     def _leave_mark(self) -> None:
         """Let the next build know that this one may have written errors of rows that it has not published."""
@@ -244,6 +200,15 @@ class Draft:
             current = self.table.current_snapshot()
             if current and self._is_begun and self.name not in self.table.refs():
                 self.table.manage_snapshots().create_branch(current.snapshot_id, self.name).commit()
+
+
+def _add_columns(transaction: Transaction, columns: Sequence[NestedField]) -> None:
+    if columns:
+        with transaction.update_schema() as update:
+            for column in columns:
+                update.add_column(column.name, column.field_type, doc=column.doc)
+        fields = transaction.table_metadata.schema().fields
+        assert all(column in fields for column in columns), "columns have the ids that the files name"
 
 
 def replace_rows(rows: DataFrame, table: str, where: str) -> None:
@@ -262,11 +227,6 @@ def replace_rows(rows: DataFrame, table: str, where: str) -> None:
         .delete()
         .merge()
     )
-
-
-def _said(snapshot: Snapshot) -> dict[str, str]:
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
-    return {key.removeprefix(_PREFIX): value for key, value in summary.items() if key.startswith(_PREFIX)}
 
 
 def _left_behind(table: Table) -> dict[str, int]:

@@ -1,11 +1,12 @@
-"""Data files of a table whose partitions are publish days: one day each, written so that a row is found by its key.
+"""Data files of a table whose partitions are publish days, one day each; and of the positions deleted in them.
 
-PyIceberg's own writer makes no bloom filters. With them, asking which keys a table holds costs the same whether it
-holds thousands of rows or millions.
+PyIceberg's own writer has no say in the size of row groups, or in which columns have dictionaries. Small row groups,
+each with the bounds of its numbers, are what a look-up reads of a large file.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from uuid import uuid4
 
 import pyarrow as pa
@@ -20,12 +21,23 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
 
 from leanops.names import DAY_FIELD
 
 _ROWS_PER_GROUP = 20_000
-# A tick asks for thousands of keys at once: at 1 in 100 wrong, every filter would say yes to one of them.
-_FALSE_POSITIVES = 0.00001
+
+
+_DELETED_FILE, _DELETED_POSITION = 2147483546, 2147483545
+"""The ids that Iceberg has set aside for these columns."""
+
+_DELETES = pa.schema(
+    [
+        pa.field("file_path", pa.string(), False, {"PARQUET:field_id": str(_DELETED_FILE)}),
+        pa.field("pos", pa.int64(), False, {"PARQUET:field_id": str(_DELETED_POSITION)}),
+    ]
+)
+_NO_DAY = date(1970, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -35,12 +47,8 @@ class DayFiles:
     io: FileIO
     metadata: TableMetadata
     schema: pa.Schema
-    key: str
     repeated: Sequence[str]
-    """The columns that are worth a dictionary.
-
-    The key is not: Iceberg would read the whole dictionary of each row group before it asks the bloom filter.
-    """
+    """The columns that are worth a dictionary."""
     begun: list[str] = field(default_factory=list)
     """Where files were written, or begun."""
 
@@ -61,7 +69,6 @@ class DayFiles:
                 self.schema,
                 compression="zstd",
                 use_dictionary=list(self.repeated),
-                bloom_filter_options={self.key: {"ndv": min(rows.num_rows, _ROWS_PER_GROUP), "fpp": _FALSE_POSITIVES}},
                 metadata_collector=footers,
             ) as writer:
                 writer.write_table(rows, row_group_size=_ROWS_PER_GROUP)
@@ -88,3 +95,28 @@ class DayFiles:
             key_metadata=None,
             **statistics.to_serialized_dict(),
         )
+
+
+def write_deleted_positions(io: FileIO, metadata: TableMetadata, path: str, rows: pa.Table) -> DataFile:
+    """Write down that rows of one data file are deleted, by their places in it, as Iceberg has it."""
+    day = pc.cast(pc.cast(rows["publish_time"][0], pa.date32()), pa.int32()).as_py()
+    positions = pc.sort_indices(rows["position"])
+    deletes = pa.table([pa.repeat(path, rows.num_rows), rows["position"].take(positions)], schema=_DELETES)
+    provider = load_location_provider(metadata.location, metadata.properties)
+    location = provider.new_data_location(f"{DAY_FIELD}={_NO_DAY + timedelta(days=day or 0)}/{uuid4()}-deletes.parquet")
+    with io.new_output(location).create() as stream:
+        pq.write_table(deletes, stream, compression="zstd")
+        size = stream.tell()
+    # Both bounds are the one file that it is about: nobody opens it for another.
+    bounds = {_DELETED_FILE: path.encode()}
+    return DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=location,
+        file_format=FileFormat.PARQUET,
+        partition=Record(day),
+        record_count=rows.num_rows,
+        file_size_in_bytes=size,
+        lower_bounds=bounds,
+        upper_bounds=bounds,
+        spec_id=metadata.default_spec_id,
+    )

@@ -10,8 +10,9 @@ from typing import NamedTuple
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
+from leanops.snapshots import is_compaction
 from leanops.table_files import NO_DAY, TableFile, count_rows, file_day, known_files, table_files
 
 
@@ -71,7 +72,7 @@ def table_day(table: Table, day: date) -> TableDay:
 def days_changed(table: Table, before: int, after: int) -> frozenset[date]:
     """The days of which rows came or went by the commits from one snapshot to a later one."""
     first, last = known_files(table, before), known_files(table, after)
-    if first is None or last is None or any(map(_is_compaction, _commits(table, before, after))):
+    if first is None or last is None or any(map(is_compaction, _commits(table, before, after))):
         return frozenset(file_day(each.data_file) for each in _changes(table, before, after))
     # What a build has listed and committed itself it knows without a manifest.
     return frozenset(each.day for each in {*map(_content, first)} ^ {*map(_content, last)})
@@ -88,7 +89,7 @@ def bytes_added(table: Table, before: int, after: int) -> dict[date, int]:
 
 def _changes(table: Table, before: int, after: int) -> Iterator[ManifestEntry]:
     for snapshot in _commits(table, before, after):
-        if _is_compaction(snapshot):
+        if is_compaction(snapshot):
             continue
         for manifest in snapshot.manifests(table.io):
             if manifest.added_snapshot_id == snapshot.snapshot_id:
@@ -99,11 +100,6 @@ def _changes(table: Table, before: int, after: int) -> Iterator[ManifestEntry]:
 def _commits(table: Table, before: int, after: int) -> Iterator[Snapshot]:
     commits = ancestors_of(table.snapshot_by_id(after), table.metadata)
     return takewhile(lambda each: each.snapshot_id != before, commits)
-
-
-def _is_compaction(snapshot: Snapshot) -> bool:
-    """Other files, the same rows."""
-    return snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
 
 
 class _Content(NamedTuple):

@@ -2,9 +2,10 @@
 
 | every | what | where |
 |---|---|---|
-| night | `rewrite_data_files`, to files of up to 256 MB | a partition has `MANY_FILES` or more that are small |
+| night | `rewrite_data_files`, to files of up to 256 MB | `MANY_FILES` of a partition are small, or delete rows |
 | night | `rewrite_manifests` | more than `MANY_MANIFESTS` |
 | night | `expire_snapshots` | any of them is of no use (`expirable`) |
+| night | the key index is written anew (`key_index/upkeep.py`) | it is missing, damaged, or in two files |
 | week | `rewrite_position_delete_files` | any row is deleted by its position |
 | week | `remove_orphan_files` | everywhere: files that no snapshot refers to, once they are 72 hours old |
 
@@ -24,6 +25,7 @@ from pyspark.sql import Row, SparkSession
 
 from leanops.commits import checkpoint_of, last_build
 from leanops.inventory import row_count
+from leanops.key_index.table import index_files
 from leanops.names import CATALOG, NEXT, Layer
 from leanops.names import table as table_name
 from leanops.slices import sized
@@ -52,9 +54,10 @@ def maintain_nightly(
     Of a table that others commit to meanwhile, what they have changed is left for another night.
     """
     done: Counter[str] = Counter()
-    if has_many_small_files(table):
+    if is_worth_compacting(table):
         options = {
             "min-input-files": str(MANY_FILES),
+            "delete-file-threshold": str(MANY_FILES),
             "remove-dangling-deletes": "true",
             "partial-progress.enabled": str(is_shared).lower(),
         }
@@ -89,12 +92,14 @@ def maintain_weekly(sessions: Sessions, table: Table) -> Counter[str]:
 def expirable(table: Table, read: int | None, now: datetime) -> list[int]:
     """The snapshots of a table that go: all but the last ones, the young ones, and those that something rests on.
 
-    That is what a branch begins at, the last one that says what the table stands for, and the one that the next layer
-    has `read`, with all that came after it: what it has not taken in yet is told by these.
+    That is what a branch begins at, the last one that says what the table stands for, those that the key index goes
+    with, and the one that the next layer has `read`, with all that came after it: what it has not taken in yet is told
+    by these.
     """
     lineage = list(ancestors_of(table.current_snapshot(), table.metadata))
     ids = [each.snapshot_id for each in lineage]
     kept = {*ids[:SNAPSHOTS], *(ref.snapshot_id for ref in table.refs().values())}
+    kept.update(each.snapshot_id for each in index_files(table.metadata))
     if read in ids:
         kept.update(ids[: ids.index(read) + 1])
     if build := last_build(table):
@@ -112,11 +117,11 @@ def read_by_next(catalog: Catalog, topic: str, layer: Layer) -> int | None:
     return int(read) if read else None
 
 
-def has_many_small_files(table: Table) -> bool:
-    """Whether there is a partition that is worth to be written anew."""
-    files = (task.file for task in table.scan().plan_files())
-    small = Counter(str(file.partition) for file in files if file.file_size_in_bytes < _SMALL_FILE)
-    return any(count >= MANY_FILES for count in small.values())
+def is_worth_compacting(table: Table) -> bool:
+    """Whether there is a partition of many small files, or a file of which rows were deleted many times."""
+    tasks = list(table.scan().plan_files())
+    small = Counter(str(task.file.partition) for task in tasks if task.file.file_size_in_bytes < _SMALL_FILE)
+    return any(count >= MANY_FILES for count in (*small.values(), *(len(task.delete_files) for task in tasks)))
 
 
 def _has_deleted_positions(table: Table) -> bool:

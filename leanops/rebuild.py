@@ -20,8 +20,10 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemoveStatisticsUpdate,
     SetCurrentSchemaUpdate,
     SetSnapshotRefUpdate,
+    SetStatisticsUpdate,
     TableUpdate,
 )
 from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +36,7 @@ from leanops.curated.build import build_curated
 from leanops.curated.table import reshape_curated_table
 from leanops.errors import RebuildRefused
 from leanops.inventory import row_count
+from leanops.key_index.table import index_files
 from leanops.ledger.account import Account
 from leanops.ledger.draw_up import LedgerRequest, draw_up
 from leanops.names import ERRORS, SOURCE, Layer, spark_table, table
@@ -140,10 +143,11 @@ def _metadata_of_its_own(there: Table) -> str:
     """A copy of a table's metadata, for commits that are none of the table's; where it is.
 
     The table's own would be gone after some more commits to it; and commits to a branch from it would come to remove
-    what the table is read from.
+    what the table is read from. So would they remove its key index.
     """
     place = f"{there.location()}/metadata/00000-{uuid4()}.metadata.json"
-    ToOutputFile.table_metadata(there.metadata.model_copy(update={"metadata_log": []}), there.io.new_output(place))
+    own = there.metadata.model_copy(update={"metadata_log": [], "statistics": []})
+    ToOutputFile.table_metadata(own, there.io.new_output(place))
     return place
 
 
@@ -177,3 +181,7 @@ def _updates(there: Table, built: Table) -> Iterator[TableUpdate]:
         yield SetSnapshotRefUpdate.model_validate(
             {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": newest}
         )
+    for outdated in index_files(there.metadata):
+        yield RemoveStatisticsUpdate(snapshot_id=outdated.snapshot_id)
+    for index in index_files(built.metadata):
+        yield SetStatisticsUpdate(statistics=index)

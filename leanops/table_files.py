@@ -4,20 +4,25 @@ A snapshot never changes, so whoever asks again, for other rows of it, reads no 
 asks are left out: they are most of what a manifest holds.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
+import numpy as np
+import numpy.typing as npt
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
+from pyiceberg.typedef import Record
 from pyiceberg.types import LongType
 
 from leanops.recent import Recent
 
 NO_DAY = date(1970, 1, 1)
 """Where rows are counted whose publish time somebody has taken away."""
+
+_FIRST, _LAST = -(2**62), 2**62
 
 _kept: "Recent[tuple[str, int], Sequence[TableFile]]" = Recent(4096)
 """By the table and the snapshot."""
@@ -57,9 +62,74 @@ class TableFile:
     def file(self) -> DataFile:
         return self.task.file
 
+    def with_deletes(self, deletes: set[DataFile] | None) -> "TableFile":
+        """The same file with further positions deleted in it."""
+        return replace(self, task=FileScanTask(self.file, self.task.delete_files | deletes)) if deletes else self
+
+    def seqs_among(self, seqs: Iterable[int]) -> list[int]:
+        """Those of some numbers whose rows it may hold."""
+        return [seq for seq in seqs if self.may_hold(seq - 1, seq)]
+
     def may_hold(self, after: int, upto: int) -> bool:
         """Whether it may hold rows that landed after one number and up to another."""
         return (self.first_seq is None or self.first_seq <= upto) and (self.last_seq is None or self.last_seq > after)
+
+
+@dataclass(frozen=True)
+class PackedFiles:
+    """Files of a table by columns, for workers: of hundreds that a topic has, a look-up opens a few."""
+
+    paths: str
+    days: npt.NDArray[np.int32]
+    first_seqs: npt.NDArray[np.int64]
+    last_seqs: npt.NDArray[np.int64]
+    """The bounds of landing_seq; those of a file that may have any number, or rows without one, are far apart."""
+    deletes: Mapping[int, Sequence[str]]
+    """The files of deleted positions that some of them have."""
+
+    @classmethod
+    def of(cls, files: Sequence[TableFile]) -> "PackedFiles":
+        return cls(
+            "\n".join(each.file.file_path for each in files),
+            np.array([day_number(each.day) for each in files], np.int32),
+            np.array([_FIRST if each.first_seq is None or each.may_lack_seq else each.first_seq for each in files]),
+            np.array([_LAST if each.last_seq is None or each.may_lack_seq else each.last_seq for each in files]),
+            {
+                place: [delete.file_path for delete in each.task.delete_files]
+                for place, each in enumerate(files)
+                if each.task.delete_files
+            },
+        )
+
+    def beyond(self, upto: int | None) -> list[FileScanTask]:
+        """The files that may hold rows beyond a number, or without one; all of them, if there is no number."""
+        return self._tasks(np.flatnonzero(self.last_seqs > upto) if upto is not None else range(len(self.days)))
+
+    def having(
+        self, seqs: npt.NDArray[np.int64], days: npt.NDArray[np.int32] | None = None, upto: int | None = None
+    ) -> Iterator[tuple[FileScanTask, list[int]]]:
+        """The files that may hold rows of these numbers, and days; of those that hold none beyond a number."""
+        may_hold = (self.first_seqs[:, None] <= seqs) & (seqs <= self.last_seqs[:, None])
+        if days is not None:
+            may_hold &= self.days[:, None] == days
+        if upto is not None:
+            may_hold &= (self.last_seqs <= upto)[:, None]
+        places = np.flatnonzero(may_hold.any(axis=1))
+        for place, task in zip(places, self._tasks(places), strict=True):
+            yield task, seqs[may_hold[place]].tolist()
+
+    def _tasks(self, places: Iterable[int]) -> list[FileScanTask]:
+        paths = self.paths.split("\n")
+        return [FileScanTask(_named(paths[place]), {*map(_deletes, self.deletes.get(place, ()))}) for place in places]
+
+
+def _named(path: str, content: DataFileContent = DataFileContent.DATA) -> DataFile:
+    """A file of which nothing is known but where it is."""
+    return DataFile.from_args(content=content, file_path=path, file_format=FileFormat.PARQUET, partition=Record())
+
+
+def _deletes(path: str) -> DataFile:
+    return _named(path, DataFileContent.POSITION_DELETES)
 
 
 def table_files(table: Table, snapshot_id: int | None = None) -> "Sequence[TableFile]":
@@ -91,15 +161,32 @@ def count_rows(files: "Iterable[TableFile]") -> int:
     return held - sum(deletes.values())
 
 
-def note_files(table: Table, base: int | None, dropped: Collection[DataFile], added: Iterable[DataFile]) -> None:
-    """Know the files of the snapshot that readers see now: those of `base`, but some, and others."""
+def note_files(
+    table: Table,
+    base: int | None,
+    dropped: Collection[DataFile],
+    added: Iterable[DataFile],
+    deletes: Iterable[tuple[str, DataFile]] = (),
+) -> None:
+    """Know the files of the snapshot that readers see now: those of `base`, but some, and others.
+
+    Of those that stay, `deletes` are positions that are deleted, each with the path of the file that they are in.
+    """
     current, before = table.current_snapshot(), known_files(table, base or 0)
     if current is None or before is None:
         return
-    paths, schema = {file.file_path for file in dropped}, table.schema()
-    left = [each for each in before if each.file.file_path not in paths]
+    schema, deleted = table.schema(), dict[str, set[DataFile]]()
+    for path, file in deletes:
+        deleted.setdefault(path, set()).add(_bare_file(file))
+    gone = {file.file_path for file in dropped}
+    left = [each.with_deletes(deleted.get(each.file.file_path)) for each in before if each.file.file_path not in gone]
     which = (str(table.metadata.table_uuid), current.snapshot_id)
     _kept.keep(which, [*left, *(TableFile.of(FileScanTask(file), schema) for file in added)])
+
+
+def day_number(day: date) -> int:
+    """A day as Iceberg counts days."""
+    return (day - NO_DAY).days
 
 
 def file_day(file: DataFile) -> date:

@@ -25,21 +25,6 @@ SNAPSHOTS = 20
 _MERGES = "commit.manifest-merge.enabled"
 
 
-def _found_by(column: str) -> Mapping[str, str]:
-    """How rows are found by a column of which a tick asks for thousands of values at once.
-
-    Small row groups, each with a filter that is wrong once in 100,000 times, are what it has to read of a table of any
-    size. The filter of a small file is small.
-    """
-    return {
-        "write.parquet.row-group-size-bytes": "4194304",
-        f"write.parquet.bloom-filter-enabled.column.{column}": "true",
-        f"write.parquet.bloom-filter-fpp.column.{column}": "0.00001",
-        "write.parquet.bloom-filter-adaptive-enabled": "true",
-        "write.parquet.bloom-filter-max-bytes": "65536",
-    }
-
-
 PROPERTIES: Mapping[str, str] = {
     "format-version": "2",
     "write.target-file-size-bytes": "268435456",
@@ -48,6 +33,8 @@ PROPERTIES: Mapping[str, str] = {
     _MERGES: "true",
     "commit.manifest.min-count-to-merge": "20",
     "write.parquet.compression-codec": "zstd",
+    # What a look-up reads of a large file; what Spark compacts is to be as quick to look into as what builds write.
+    "write.parquet.row-group-size-bytes": "4194304",
     # Each commit writes all metadata anew; nothing else would ever remove what was written before.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -71,12 +58,8 @@ ERRORS_OF_TOPICS: Mapping[str, str] = {
 }
 """Of the tables of what did not make it into a layer, by publish day and sorted by topic."""
 
-LANDED: Mapping[str, str] = {**PROPERTIES, **_found_by("message_id")}
-"""Of tables of messages as they landed. Landing writes files like that by itself; a compaction has to be told."""
-
 KEYED: Mapping[str, str] = {
     **PROPERTIES,
-    **_found_by("idempotency_key"),
     # A correction of an old day writes a small file of deleted positions instead of writing that day again.
     "write.delete.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",

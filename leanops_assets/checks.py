@@ -44,8 +44,8 @@ _CHECKS = {
         "cde_counts": "No Critical Data Element is missing or blank.",
     },
 }
-_ROWS_IN_FULL = 200_000
-"""Days of so many rows together are looked at in full after a build."""
+_ROWS_IN_FULL = 2_000
+"""Days of so many rows together are looked at in full after a build; of others what was taken in, until the night."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,9 @@ def _ledger_request(to_check: DaysToCheck) -> "LedgerRequest":
     from leanops.ledger.draw_up import LedgerRequest
     from leanops.slices import Slice
 
-    request = LedgerRequest(to_check.tables, to_check.contract, to_check.layer, Slice.of_days(to_check.days))
-    if to_check.new is None or request.source is None:
+    is_built, days = to_check.new is not None, Slice.of_days(to_check.days)
+    request = LedgerRequest(to_check.tables, to_check.contract, to_check.layer, days, asks_index=is_built)
+    if not is_built or request.source is None:
         return request
     rows = sum(day.rows for day in table_days(request.source, to_check.days).values())
     return request if rows <= _ROWS_IN_FULL else replace(request, part=to_check.new)

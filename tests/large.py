@@ -1,4 +1,4 @@
-"""Topics and files that are taken for large, whatever they hold."""
+"""Topics that are taken for large, whatever they hold."""
 
 import pytest
 
@@ -8,9 +8,3 @@ def have_own_jobs(patch: pytest.MonkeyPatch, have: bool = True) -> None:
     if have:
         patch.setattr("leanops.batch.topics.LARGE_BYTES", -1)
         patch.setattr("leanops.batch.write.SHARE_BYTES", 1_000)
-
-
-def leave_deletions_to_spark(patch: pytest.MonkeyPatch, leave: bool = True) -> None:
-    """Whether files are too large to be written again for some rows that are taken out of them."""
-    if leave:
-        patch.setattr("leanops.batch.write.REWRITTEN_BYTES", -1)

@@ -1,12 +1,11 @@
 """The build of a layer, of any number of topics: planned from metadata, decided and written in Spark jobs, committed.
 
 What is small shares a job; what is large, by bytes, has one of its own. Both are built by the same steps. They differ
-in how many workers share the rows of a topic: all of a small one's come together in one, which can also write files
-anew that rows are taken out of.
+in how many workers share the rows of a topic: all of a small one's come together in one.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -25,7 +24,7 @@ from leanops.batch.scan import Scan
 from leanops.batch.topics import Outcome, TopicBuild, each_topic, in_batches, is_large
 from leanops.batch.write import Written
 from leanops.commits import Draft
-from leanops.inventory import days_changed, table_days
+from leanops.inventory import table_days
 from leanops.slices import Slice, sized
 from leanops.table_files import file_day
 
@@ -81,16 +80,11 @@ class Planned(ABC):
         files = [task.file for task in self.held.files]
         return files if self.part.is_whole else [file for file in files if file_day(file) in self.part.days]
 
-    def publish(
-        self, sessions: Callable[[], SparkSession], written: Written, columns: Sequence[NestedField] = ()
-    ) -> tuple[Snapshot, frozenset[date]]:
+    def publish(self, written: Written, columns: Sequence[NestedField] = ()) -> tuple[Snapshot, frozenset[date]]:
         """Publish what workers have written; the snapshot, and the days of which rows came or went."""
-        dropped = [*self.dropped, *self.held.files_called(written.rewritten)]
-        snapshot = self.draft.publish(sessions, written, dropped, columns, self.checkpoint)
-        days = frozenset(file_day(file) for file in (*dropped, *written.added))
-        if written.is_deletion_left:
-            days |= days_changed(self.draft.table, self.draft.base_id, snapshot.snapshot_id)
-        return snapshot, days
+        snapshot = self.draft.publish(written, self.dropped, columns, self.checkpoint)
+        deletes = (file for _, file in written.deletes)
+        return snapshot, frozenset(file_day(file) for file in (*self.dropped, *written.added, *deletes))
 
 
 PlannedBuild = TypeVar("PlannedBuild", bound=Planned)

@@ -7,6 +7,7 @@ positions left out.
 
 import math
 import pickle
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -25,11 +26,13 @@ from pyspark.sql.types import StructType
 
 from leanops.batch import blame
 from leanops.batch.blame import each_blamed, topic_blamed
-from leanops.batch.data_file import file_io, read_data_file
+from leanops.batch.data_file import POSITION, file_io, read_data_file
 from leanops.concurrency import Concurrency
 from leanops.inventory import schema_at
+from leanops.key_index.entries import hashes_of
+from leanops.key_index.file import KeyIndex, KeyIndexUnreadable, Kind
 from leanops.names import CATALOG
-from leanops.table_files import TableFile, table_files
+from leanops.table_files import PackedFiles, TableFile, table_files
 
 _PACK_BYTES, _PACK_FILES, _MOST_PACKS = 2**20, 200, 400
 _SMALL_BYTES = 4 * 2**20
@@ -39,11 +42,16 @@ _MOST_TOGETHER = 1_000_000
 
 ON_DAYS = "on days"
 
-_TOLD = ("topic", "role", "file")
-TOLD = ("@topic", "@role", "@file")
+_TOLD = ("topic", "role", "file", "position")
+TOLD = ("@topic", "@role", "@file", POSITION)
 """What is told of rows beside columns of payloads, none of which can be called so."""
 
-_TYPES = {"publish_time": pa.timestamp("us", "UTC"), "ingestion_ts": pa.int64(), "landing_seq": pa.int64()}
+_TYPES = {
+    "publish_time": pa.timestamp("us", "UTC"),
+    "ingestion_ts": pa.int64(),
+    "landing_seq": pa.int64(),
+    POSITION: pa.int64(),
+}
 
 RowFilter = Callable[[pa.Table], pa.ChunkedArray]
 """Which rows are wanted."""
@@ -70,16 +78,26 @@ class Scan:
     """Rows of these publish days have the role `ON_DAYS`."""
     condition: str = "true"
     """What `where` asks, in SQL, for who has Spark read the rows."""
+    seqs: Sequence[int] | None = None
+    """The numbers of the rows, where they are known."""
+    by: str | None = None
+    """The column of which a worker has some values, where it looks for the rows that have these."""
+    index: str | None = None
+    """Where the topic's key index is, if that can say which files have them."""
+    uncommitted: Sequence[DataFile] | None = None
+    """The files that it is about, where no snapshot has them yet."""
 
     @cached_property
-    def files(self) -> list[FileScanTask]:
+    def table_files(self) -> list[TableFile]:
         """The files that may hold such rows, by their metadata."""
-        return [each.task for each in table_files(self.table, self.snapshot_id) if self.may_hold(each)]
+        if self.uncommitted is not None:
+            return [TableFile.of(FileScanTask(file), self.table.schema()) for file in self.uncommitted]
+        files = (each for each in table_files(self.table, self.snapshot_id) if self.may_hold(each))
+        return [each for each in files if self.seqs is None or each.seqs_among(self.seqs)]
 
-    def files_called(self, paths: Sequence[str]) -> list[DataFile]:
-        """Some of these files, by their paths."""
-        files = {task.file.file_path: task.file for task in self.files} if paths else {}
-        return [files[path] for path in paths]
+    @property
+    def files(self) -> list[FileScanTask]:
+        return [each.task for each in self.table_files]
 
     @property
     def bytes(self) -> int:
@@ -106,11 +124,12 @@ class _Read:
     days: frozenset[date]
     shape: pa.Schema
     """Its own columns, and what is told of rows."""
+    seqs: Sequence[int] | None
 
     @classmethod
     def of(cls, scan: Scan) -> "_Read":
         io, shape = scan.table.io.properties, shape_of((*TOLD, *scan.columns))
-        return cls(scan.topic, scan.role, io, scan.field_ids, scan.where, scan.days, shape)
+        return cls(scan.topic, scan.role, io, scan.field_ids, scan.where, scan.days, shape, scan.seqs)
 
     def batches(self, rows: pa.Table, file: str, shape: pa.Schema | None) -> Iterator[pa.RecordBatch]:
         """The rows that it wants of those of a file, in the columns of `shape`, or else in its own.
@@ -118,11 +137,16 @@ class _Read:
         What is told of them is not looked for in the table, where a payload's field may be called so.
         """
         wanted = rows if self.where is None else rows.filter(self.where(rows))
-        told = dict(zip(_TOLD if shape else TOLD, (self.topic, self.role, file), strict=True))
+        if self.seqs is not None:
+            wanted = wanted.filter(pc.is_in(wanted["landing_seq"], pa.array(self.seqs, pa.int64())))
+        names = _TOLD if shape else TOLD
+        told = dict(zip(names, (self.topic, self.role, file), strict=False))
         shape, there = shape or self.shape, {*self.columns.values()}
         columns = [
             repeated(told[each.name], wanted.num_rows)
             if each.name in told
+            else wanted[POSITION]
+            if each.name == names[-1]
             else wanted[each.name].cast(each.type)
             if each.name in there
             else pa.nulls(wanted.num_rows, each.type)
@@ -139,11 +163,75 @@ class _Read:
 
 
 @dataclass(frozen=True)
+class LookUp:
+    """The rows of one table that have one of some values in a column."""
+
+    read: _Read
+    by: str
+    files: PackedFiles
+    index: str | None
+
+    @classmethod
+    def of(cls, scan: Scan) -> "LookUp":
+        assert scan.by
+        return cls(_Read.of(scan), scan.by, PackedFiles.of(scan.table_files), scan.index)
+
+    @property
+    def role(self) -> str:
+        return self.read.role
+
+    def rows(self, values: pa.ChunkedArray, known: "KnownIndexes", shape: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows that have one of these values, in the columns of `shape`."""
+        wanted = values.unique()
+        files = [*self._files_with(wanted, known)] if len(wanted) else []
+
+        def read(found: tuple[FileScanTask, Sequence[int] | None]) -> list[pa.Table]:
+            parts = read_data_file(file_io(self.read.io), found[0], self.read.columns, found[1])
+            return [part.filter(pc.is_in(part[self.by], wanted)) for part in parts]
+
+        for (file, _), parts in zip(files, Concurrency().map(read, files), strict=True):
+            for part in parts:
+                yield from self.read.batches(part, file.file.file_path, shape)
+
+    def _files_with(
+        self, values: pa.Array, known: "KnownIndexes"
+    ) -> Iterator[tuple[FileScanTask, Sequence[int] | None]]:
+        """The files that may have such rows, each with the numbers of these where they are known."""
+        if self.by == "landing_seq":
+            yield from self.files.having(values.to_numpy())
+            return
+        index = known.index(self.read.io, self.index) if self.index else None
+        if index is None:
+            yield from ((file, None) for file in self.files.beyond(None))
+            return
+        entries = index.having(Kind(self.by), hashes_of(values))
+        yield from ((file, None) for file in self.files.beyond(index.upto))
+        yield from self.files.having(entries.seqs, entries.days, index.upto)
+
+
+class KnownIndexes:
+    """The key indexes that a worker has read for the rows of a topic: ids and keys are looked up in the same one."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, KeyIndex | None] = {}
+
+    def index(self, io: Mapping[str, str], path: str) -> KeyIndex | None:
+        """An index; None if it is missing or damaged."""
+        if path not in self._known:
+            try:
+                self._known[path] = KeyIndex.read(file_io(io), path).whole(file_io(io))
+            except KeyIndexUnreadable:
+                self._known[path] = None
+        return self._known[path]
+
+
+@dataclass(frozen=True)
 class Task:
-    """Files that a worker reads, each once, and which of its reads want rows of it."""
+    """Files that a worker reads, each once, and which of its reads want rows of it; and what it looks up then."""
 
     reads: list[_Read] = field(default_factory=list)
     files: list[tuple[FileScanTask, list[int]]] = field(default_factory=list)
+    look_ups: list[LookUp] = field(default_factory=list)
 
     @property
     def topic(self) -> str:
@@ -163,7 +251,8 @@ class Task:
         def read(planned: tuple[FileScanTask, list[int]]) -> Iterator[pa.Table]:
             file, reads = planned[0], [self.reads[each] for each in planned[1]]
             columns = {number: name for each in reads for number, name in each.columns.items()}
-            return read_data_file(file_io(reads[0].io), file, columns)
+            # A file that others want more rows of is read whole.
+            return read_data_file(file_io(reads[0].io), file, columns, reads[0].seqs if len(reads) == 1 else None)
 
         def read_whole(planned: tuple[FileScanTask, list[int]]) -> Iterator[pa.Table]:
             with topic_blamed(self.reads[planned[1][0]].topic, seconds):
@@ -224,7 +313,7 @@ def work_where_read(
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
-            yield from work(pickle.loads(packs[number]))  # noqa: S301 - packed by ourselves, below
+            yield from work(pickle.loads(zlib.decompress(packs[number])))  # noqa: S301 - packed by ourselves, below
 
     return spark.range(0, len(packs), 1, max(1, len(packs))).mapInArrow(read, into)
 
@@ -255,6 +344,9 @@ def _tasks_of_topics(scans: Sequence[Scan]) -> list[Task]:
     topics: dict[str, Task] = {}
     for scan in scans:
         task = topics.setdefault(scan.topic, Task())
+        if scan.by:
+            task.look_ups.append(LookUp.of(scan))
+            continue
         task.reads.append(_Read.of(scan))
         task.files.extend((file, [len(task.reads) - 1]) for file in scan.files)
     return [task for task in topics.values() if task.files]
@@ -269,7 +361,8 @@ def _packed(tasks: Sequence[Task]) -> list[bytes]:
     for i, task in enumerate(largest_first):
         # Forth and back, so that the first does not get the largest of each round.
         packs[i % len(packs) if (i // len(packs)) % 2 == 0 else -1 - i % len(packs)].append(task)
-    return [pickle.dumps(pack) for pack in packs]
+    # Names of files are most of it, and much alike.
+    return [zlib.compress(pickle.dumps(pack), 1) for pack in packs]
 
 
 def together(rows: DataFrame, others: Iterable[Scan]) -> DataFrame:
@@ -284,6 +377,14 @@ def together(rows: DataFrame, others: Iterable[Scan]) -> DataFrame:
 def shape_of(columns: Iterable[str]) -> pa.Schema:
     """Columns with their types: all but some of the platform's own are texts."""
     return pa.schema([(name, _TYPES.get(name, pa.string())) for name in columns])
+
+
+def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows with all columns of a table, and in its types; those that they lack are NULL."""
+    columns = [
+        rows[each.name] if each.name in rows.column_names else pa.nulls(rows.num_rows, each.type) for each in schema
+    ]
+    return pa.table(columns, schema.names).cast(schema)
 
 
 def lists_of(columns: Sequence[pa.Array], rows: int) -> pa.Array:

@@ -6,7 +6,7 @@ A worker writes files and commits nothing. Files that no commit names are orphan
 import math
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Generic, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -25,17 +25,15 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from leanops.batch import blame
 from leanops.batch.blame import topic_blamed
-from leanops.batch.data_file import file_io, read_data_file
-from leanops.batch.scan import Scan, Task, repeated, work_where_read
+from leanops.batch.data_file import file_io
+from leanops.batch.scan import Scan, Task, fitted, repeated, work_where_read
 from leanops.checkpointed import checkpointed
 from leanops.concurrency import Concurrency
-from leanops.data_files import DayFiles
+from leanops.data_files import DayFiles, write_deleted_positions
+from leanops.key_index.file import KeyFile
 from leanops.names import SYSTEM_COLUMNS
 
 Result_co = TypeVar("Result_co", covariant=True)
-REWRITTEN_BYTES = 8 * 2**20
-"""What a worker writes again at most, compressed, to take rows out of files."""
-
 SHARE_BYTES = 64 * 2**20
 """So much of a large topic a worker holds before it writes."""
 
@@ -48,18 +46,12 @@ class Target:
     """Without its history, which is most of it."""
     io: Mapping[str, str]
     """The properties of the file system."""
-    files: Mapping[str, FileScanTask] = field(default_factory=dict)
-    """Its files that rows may be taken out of, by their paths."""
-    rewritten_bytes: int = 0
-    """What may be written again of them. Nothing, where several workers write: each has some of the rows alone."""
 
     @classmethod
-    def of(cls, table: Table, files: Iterable[FileScanTask], is_shared_out: bool) -> "Target":
-        tasks = {} if is_shared_out else {each.file.file_path: each for each in files}
+    def of(cls, table: Table) -> "Target":
         history = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
         bare: dict[str, object] = {**{name: [] for name in history}, "refs": {}, "current_snapshot_id": None}
-        rewritten = -1 if is_shared_out else REWRITTEN_BYTES
-        return cls(table.metadata.model_copy(update=bare), table.io.properties, tasks, rewritten)
+        return cls(table.metadata.model_copy(update=bare), table.io.properties)
 
     def with_schema(self, schema: Schema) -> "Target":
         """The same table with other columns, which it has once the files are committed."""
@@ -74,61 +66,48 @@ class Target:
         return self.metadata.schema()
 
     def write(self, rows: pa.Table) -> list[DataFile]:
-        """Write rows, each publish day to a file of its own, so that a row is found by its key."""
+        """Write rows, each publish day to a file of its own."""
         schema = schema_to_pyarrow(self.schema)
         repeated = [name for name in schema.names if name not in SYSTEM_COLUMNS]
-        files = DayFiles(file_io(self.io), self.metadata, schema, "idempotency_key", repeated)
+        files = DayFiles(file_io(self.io), self.metadata, schema, repeated)
         return list(files.write(fitted(rows, schema)))
 
-    def remaining(self, gone: Mapping[str, Sequence[int]]) -> pa.Table | None:
-        """What is left of files when rows are taken out of them; None if that is too much to be written again."""
-        if self.rewritten_bytes < 0:
-            return None
-        tasks = [self.files[path] for path in gone]
-        if sum(task.file.file_size_in_bytes for task in tasks) > self.rewritten_bytes:
-            return None
-        schema = schema_to_pyarrow(self.schema)
-        columns = {each.field_id: each.name for each in self.schema.fields}
-        files = (part for task in tasks for part in read_data_file(file_io(self.io), task, columns))
-        rows = pa.concat_tables(fitted(part, schema) for part in files)
-        seqs = pa.array([seq for each in gone.values() for seq in each], pa.int64())
-        return rows.filter(pc.invert(pc.is_in(rows["landing_seq"], seqs)))
+    def delete(self, rows: pa.Table) -> list[tuple[str, DataFile]]:
+        """Take rows out, which have the `file` and `position` of each; the paths of these files, and what it wrote."""
+        io = file_io(self.io)
+
+        def delete_in(path: str) -> tuple[str, DataFile]:
+            own = rows.filter(pc.equal(rows["file"], path))
+            return path, write_deleted_positions(io, self.metadata, path, own)
+
+        return Concurrency().map(delete_in, rows["file"].unique().to_pylist())
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a worker has made of a topic's rows: the files that it wrote, and those that they replace."""
+    """What a worker has made of a topic's rows: the files that it wrote, and the rows that they replace."""
 
     added: Sequence[DataFile] = ()
-    rewritten: Sequence[str] = ()
-    """The paths of files whose remaining rows are among those that were added."""
+    deletes: Sequence[tuple[str, DataFile]] = ()
+    """Files with deleted positions, each with the path of the file that the rows were in."""
     gone: Sequence[int] = ()
     """The rows of the table, by their numbers, that give way."""
-    is_deletion_left: bool = False
-    """Whether the rows that are gone are still in their files, which were too large to be written again."""
+    index: KeyFile | None = None
+    """The topic's key index, with the rows that were written."""
 
     def and_also(self, other: "Written") -> "Written":
         """What two workers have made of the rows of one topic."""
         return Written(
             [*self.added, *other.added],
-            [*self.rewritten, *other.rewritten],
+            [*self.deletes, *other.deletes],
             sorted([*self.gone, *other.gone]),
-            self.is_deletion_left or other.is_deletion_left,
+            other.index or self.index,
         )
 
 
 def replace_rows(target: Target, rows: pa.Table, gone: pa.Table) -> Written:
-    """Write rows, and the files anew that others are taken out of; `gone` has the `file` and `landing_seq` of these."""
-    if not gone.num_rows:
-        return Written(target.write(rows))
-    files: dict[str, list[int]] = {}
-    for row in gone.select(["file", "landing_seq"]).to_pylist():
-        files.setdefault(row["file"], []).append(row["landing_seq"])
-    seqs = sorted(seq for each in files.values() for seq in each)
-    remaining = target.remaining(files)
-    if remaining is None:
-        return Written(target.write(rows), (), seqs, is_deletion_left=True)
-    return Written(target.write(pa.concat_tables([remaining, fitted(rows, remaining.schema)])), [*files], seqs)
+    """Write rows, and take others out, of which `gone` has the `file`, `position`, `publish_time` and `landing_seq`."""
+    return Written(target.write(rows), target.delete(gone), sorted(gone["landing_seq"].to_pylist()))
 
 
 class RowWriter(Protocol[Result_co]):
@@ -237,14 +216,6 @@ def write_where_read(
 
 def _table_of(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch])
-
-
-def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows with all columns of a table, and in its types; those that they lack are NULL."""
-    columns = [
-        rows[each.name] if each.name in rows.column_names else pa.nulls(rows.num_rows, each.type) for each in schema
-    ]
-    return pa.table(columns, schema.names).cast(schema)
 
 
 def list_columns(lists: pa.ChunkedArray, width: int) -> Iterator[pa.Array]:

@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 from leanops.batch.layer import LayerJob, without
 from leanops.batch.scan import read_tables
 from leanops.batch.topics import Outcome
-from leanops.batch.write import Written, write_where_read
+from leanops.batch.write import Target, write_rows, write_where_read
 from leanops.checkpointed import checkpointed
 from leanops.curated.built import CuratedBuild
 from leanops.curated.errors import INVALID, error_changes, is_looked_at, write_errors
 from leanops.curated.planned import PlannedCurated
-from leanops.curated.worker import HELD, Report
+from leanops.curated.worker import HELD, Report, RowEraser
 from leanops.inventory import days_changed
 from leanops.standardized.transform import STANDING
 
@@ -52,7 +52,7 @@ class CuratedJob(LayerJob[PlannedCurated, Report, CuratedBuild]):
         return failed
 
     def commit(self, planned: PlannedCurated, report: Report) -> CuratedBuild:
-        snapshot, days = planned.publish(self.jobs.sessions, report.written)
+        snapshot, days = planned.publish(report.written)
         days |= days_changed(planned.source, planned.since.snapshot, planned.source_snapshot)
         return CuratedBuild.of(planned, snapshot, report, days)
 
@@ -64,6 +64,7 @@ def _with_gone(spark: SparkSession, planned: PlannedCurated, report: Report) -> 
         came_in = replace(planned.rows, columns=planned.held.columns)
         keys = read_tables(spark, [came_in], STANDING).select("idempotency_key")
         held = held.where(F.col("role") == HELD).join(keys, "idempotency_key", "left_semi")
-    gone = [row.landing_seq for row in held.where(F.col("landing_seq").isNotNull()).select("landing_seq").collect()]
-    left = Written(gone=sorted(gone), is_deletion_left=bool(gone))
-    return replace(report, written=report.written.and_also(left))
+    gone = held.where(F.col("landing_seq").isNotNull())
+    eraser = {planned.topic: RowEraser(Target.of(planned.draft.table))}
+    found, _ = write_rows(gone, eraser, INVALID, is_large=True)
+    return reduce(Report.and_also, found[planned.topic], report)

@@ -3,10 +3,8 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from functools import cached_property, partial
+from functools import cached_property
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from leanops.batch.layer import Planned
@@ -78,11 +76,7 @@ class PlannedCurated(Planned):
         """The rows of the table that may have to give way, by their numbers where these are known."""
         base, days = self.draft.base_id or None, self.part.days
         held = Scan(self.topic, self.draft.table, _HELD_COLUMNS, snapshot_id=base, role=HELD, days=days)
-        if self.lost is None:
-            return held
-        first, last = min(self.lost, default=0), max(self.lost, default=-1)
-        is_lost = partial(_is_among, seqs=pa.array(self.lost, pa.int64()))
-        return replace(held, where=is_lost, may_hold=lambda file: file.may_hold(first - 1, last), role=LOST)
+        return held if self.lost is None else replace(held, seqs=self.lost, role=LOST)
 
     @property
     def is_held_looked_at(self) -> bool:
@@ -90,9 +84,8 @@ class PlannedCurated(Planned):
         return not self.part.is_whole and bool(self.held.files)
 
     def writer(self) -> TopicWriter:
-        target = Target.of(self.draft.table, self.held.files if self.is_held_looked_at else (), self.is_large)
         is_asked_by_key = self.lost is None and not self.part.is_whole
-        return TopicWriter(self.binding, target, is_asked_by_key)
+        return TopicWriter(self.binding, Target.of(self.draft.table), is_asked_by_key)
 
 
 @dataclass(frozen=True)
@@ -120,7 +113,3 @@ class Since:
         lost = None if days else replaced_since(builds, after)
         is_of_version = said.get("contract-version") == str(contract.version)
         return cls(Slice(after, upto, frozenset(days)), lost, int(said["standardized-snapshot"]), is_of_version)
-
-
-def _is_among(rows: pa.Table, seqs: pa.Array) -> pa.ChunkedArray:
-    return pc.is_in(rows["landing_seq"], seqs)

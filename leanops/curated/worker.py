@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leanops.batch.scan import TOLD, shape_of
-from leanops.batch.write import Target, Written, fitted, replace_rows
+from leanops.batch.scan import TOLD, fitted, shape_of
+from leanops.batch.write import Target, Written, replace_rows
 from leanops.curated.table import KEY_COLUMNS, envelope_names
 from leanops.curated.validation import Binding, validate
 
 HELD, LOST = "held", "lost"
 """What rows of the table are to a build: such as it may have to replace, and such as it certainly does."""
 
-_, _ROLE, _FILE = TOLD
+_, _ROLE, _FILE, _POSITION = TOLD
 
 
 @dataclass(frozen=True)
@@ -81,4 +81,17 @@ class TopicWriter:
         is_again = pc.and_(pc.equal(held[_ROLE], HELD), pc.is_in(held["idempotency_key"], keys, skip_nulls=True))
         is_gone = pc.and_(pc.or_(pc.equal(held[_ROLE], LOST), is_again), pc.is_valid(held["landing_seq"]))
         gone = held.filter(is_gone)
-        return pa.table({"file": gone[_FILE], "landing_seq": gone["landing_seq"]})
+        named = {"file": _FILE, "position": _POSITION, "publish_time": "publish_time", "landing_seq": "landing_seq"}
+        return pa.table({name: gone[column] for name, column in named.items()})
+
+
+@dataclass(frozen=True)
+class RowEraser:
+    """Takes rows out of one topic's files."""
+
+    target: Target
+
+    def write(self, rows: pa.Table) -> tuple[Report, pa.Table]:
+        """Report which rows are gone; none is handed back."""
+        gone = sorted(rows["landing_seq"].to_pylist())
+        return Report(Written(deletes=self.target.delete(rows), gone=gone)), pa.table({})

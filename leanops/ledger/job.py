@@ -4,24 +4,28 @@ It asks where every row stands, counted by topic, layer and day, why those messa
 records have more than one row; and for names only where something is wrong.
 """
 
+import pickle
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from leanops.batch import blame
 from leanops.batch.isolation import Jobs
-from leanops.batch.scan import Scan, read_table, read_tables
+from leanops.batch.scan import Scan, Task, read_table, work_where_read
 from leanops.batch.topics import Outcome
 from leanops.checkpointed import checkpointed
 from leanops.ledger.account import SHOWN
-from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED, PlannedLedger
+from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED, PlannedLedger, in_place
 from leanops.ledger.rows import (
     DAY,
+    LANDED,
     LEDGER,
     LOST,
     PLACED,
@@ -41,10 +45,11 @@ from leanops.ledger.rows import (
     with_keys_of,
 )
 from leanops.ledger.tally import Tally
+from leanops.ledger.worker import rows_of_ledgers
 from leanops.names import ERRORS, Layer, spark_table, table
 from leanops.slices import sized
 from leanops.standardized.table import key_plan
-from leanops.standardized.transform import MESSAGE, read_payloads
+from leanops.standardized.transform import MESSAGE, RECORD_KEY, read_payloads
 from leanops.tables import find_table
 
 _MOST_SENT = 1_000_000
@@ -95,25 +100,37 @@ class _Questions:
         rows = rows if self.is_large else checkpointed(rows.repartition("topic"))
         stand = checkpointed(rows.transform(standing)) if self.is_large else rows.transform(standing)
         fates = self._fates(stand, rows)
-        sharing = self._count(tallies, stand, rows, fates)
+        is_sharing = self._count(tallies, stand, rows, fates)
         if findings := [*self._odd(tallies, stand, rows), *_lost(tallies, fates)]:
             self._name(tallies, reduce(DataFrame.unionByName, findings))
-        if sharing:
-            self._name_sharing(tallies, rows, sharing)
+        if is_sharing:
+            self._name_sharing(tallies, rows)
         found: dict[str, Outcome[list[Tally]]] = {}
         for topic in dict.fromkeys(each.topic for each in self.planned):
             found[topic] = [each for each in tallies.values() if each.planned.topic == topic]
         return found
 
-    def _read(self, scans: Sequence[Scan], shape: StructType) -> DataFrame:
-        if not self.is_large:
-            return read_tables(self.spark, scans, shape)
-        return reduce(DataFrame.unionByName, (read_table(self.spark, each, shape) for each in scans))
-
     def _rows(self, planned: Sequence[PlannedLedger]) -> DataFrame:
         """All rows, in all places in which they stand."""
-        rows = self._read([scan for each in planned for scan in each.places], PLACED)
+        if self.is_large:
+            rows = self._read([scan for each in planned for scan in each.places], PLACED)
+        else:
+            rows = self._rows_with_past(planned)
         return reduce(DataFrame.unionByName, self._refused(planned), rows)
+
+    def _read(self, scans: Sequence[Scan], shape: StructType) -> DataFrame:
+        return reduce(DataFrame.unionByName, (read_table(self.spark, each, shape) for each in scans))
+
+    def _rows_with_past(self, planned: Sequence[PlannedLedger]) -> DataFrame:
+        scans = [scan for each in planned for scan in (*each.looked_at, *each.look_ups)]
+        plans = {each.topic: pickle.dumps(key_plan(each.request.contract)) for each in planned}
+        seconds = blame.TOPIC_SECONDS
+
+        def work(tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
+            for task in tasks:
+                yield from rows_of_ledgers(task, pickle.loads(plans[task.topic]), seconds)  # noqa: S301 - our own
+
+        return work_where_read(self.spark, scans, work, PLACED, by_topic=True)
 
     def _refused(self, planned: Sequence[PlannedLedger]) -> Iterator[DataFrame]:
         """What stands among the errors, which all topics have in common."""
@@ -124,7 +141,9 @@ class _Questions:
             rows = self.spark.read.table(spark_table(errors, "")).where(_is_refused(own))
             rows = rows.where(F.col("closed").isNull()) if errors is Layer.ERRORS else rows
             missing = F.expr(_MISSING) if errors is Layer.ERRORS else F.lit(None).cast("array<string>")
-            columns = {"topic": F.col("topic_name"), "role": F.lit(f"{layer} {REFUSED}"), "missing": missing}
+            nothing, role = F.lit(None).cast("string"), F.lit(in_place(layer, REFUSED))
+            columns = {"topic": F.col("topic_name"), "role": role, "missing": missing}
+            columns |= {"error_kind": nothing, RECORD_KEY: nothing}
             yield rows.select(*(columns.get(name, F.col(name)).alias(name) for name in PLACED.names))
 
     def _fates(self, stand: DataFrame, rows: DataFrame) -> DataFrame | None:
@@ -133,38 +152,36 @@ class _Questions:
         if not planned:
             return None
         unwritten, versions = stand.where(is_to_explain()), rows.where(standing_in(Layer.STANDARDIZED, KEPT, HELD))
-        is_sent = self.is_large and unwritten.count() <= _MOST_SENT
+        if not self.is_large:
+            landed = rows.where(standing_in(Layer.STANDARDIZED, LANDED))
+            return fates_of_unwritten(landed.transform(marked_if_unwritten, unwritten, False), versions)
+        is_sent = unwritten.count() <= _MOST_SENT
         landed = self._read([scan for each in planned for scan in (each.messages, each.copies)], MESSAGE)
-        landed = landed if self.is_large else landed.repartition("topic")
         plans = {each.topic: key_plan(each.request.contract) for each in planned}
         read = read_payloads(landed.transform(with_ids_of, unwritten, is_sent), plans)
-        read = read.transform(marked_if_unwritten, unwritten, is_sent)
-        if self.is_large:
-            read = checkpointed(read)
-            versions = versions.transform(with_keys_of, read.where("is_unwritten"), is_sent)
+        read = checkpointed(read.transform(marked_if_unwritten, unwritten, is_sent))
+        versions = versions.transform(with_keys_of, read.where("is_unwritten"), is_sent)
         return fates_of_unwritten(read, versions)
 
-    def _count(
-        self, tallies: Tallies, stand: DataFrame, rows: DataFrame, fates: DataFrame | None
-    ) -> list[PlannedLedger]:
-        """Count rows by where they stand and what they lack; the ledgers in which records have more than one row."""
+    def _count(self, tallies: Tallies, stand: DataFrame, rows: DataFrame, fates: DataFrame | None) -> bool:
+        """Count rows by where they stand and what they lack; whether any records have more than one row."""
         counted = stand.groupBy(*DAY, *PLACES, is_finding().alias("is_finding")).agg(F.sum("rows").alias("rows"))
         sharing = rows.transform(shared_keys).select(*LEDGER, F.lit(True).alias("is_sharing")).distinct()
         asked = [counted, sharing, rows.transform(missing_elements)]
         if fates is not None:
             asked.append(fates.groupBy(*DAY, "fate").agg(F.count("*").alias("rows")))
-        found: list[PlannedLedger] = []
+        is_sharing = False
         for row in reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), asked).collect():
             tally = tallies[row["topic"], Layer(row["layer"])]
             if row["is_sharing"]:
-                found.append(tally.planned)
+                is_sharing = True
             elif row["column"]:
                 tally.missing[row["day"]][row["column"]] = row["rows"]
             elif fates is not None and row["fate"]:
                 tally.add_fate(row)
             else:
                 tally.add_standing(row)
-        return found
+        return is_sharing
 
     def _odd(self, tallies: Tallies, stand: DataFrame, rows: DataFrame) -> Iterator[DataFrame]:
         """The rows that are wrong by where they stand, looked at again by their ids."""
@@ -175,11 +192,9 @@ class _Questions:
         for row in first_of_each_day(findings, SHOWN, ["landing_seq", "message_id"]).collect():
             tallies[row["topic"], Layer(row["layer"])].add_name(row)
 
-    def _name_sharing(self, tallies: Tallies, rows: DataFrame, sharing: Sequence[PlannedLedger]) -> None:
+    def _name_sharing(self, tallies: Tallies, rows: DataFrame) -> None:
         """The rows whose record has another row."""
-        whole = [f"{each.topic} {each.kept.role}" for each in sharing if each.part.is_whole]
-        held = rows.where(standing_in(None, HELD) | F.concat("topic", F.lit(" "), "role").isin(whole))
-        rows = held.transform(rows_sharing, rows.transform(shared_keys))
+        rows = rows.where(standing_in(None, KEPT, HELD)).transform(rows_sharing, rows.transform(shared_keys))
         for row in first_of_each_day(rows, SHOWN, ["idempotency_key", "landing_seq"]).collect():
             tallies[row["topic"], Layer(row["layer"])].add_sharing(row)
 

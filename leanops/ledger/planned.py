@@ -1,11 +1,13 @@
 """What the ledger of one layer of a topic reads, from the tables' metadata alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
@@ -14,14 +16,18 @@ from leanops.batch.topics import TopicTables
 from leanops.commits import checkpoint_of, is_in_doubt
 from leanops.contracts.model import Contract
 from leanops.errors import LedgerImpossible
+from leanops.key_index.file import Kind
+from leanops.key_index.table import index_of_topic
 from leanops.ledger.account import Account, not_built
 from leanops.ledger.pending import PendingRows, built_upto, pending_rows
 from leanops.names import SOURCE, Layer, table
 from leanops.slices import Slice
 from leanops.standardized.transform import MESSAGE_COLUMNS
+from leanops.table_files import TableFile
 from leanops.tables import find_table
 
 CAME_IN, KEPT, REFUSED, HELD = "came_in", "kept", "refused", "held"
+MESSAGES, COPIES = "messages", "copies"
 
 _NAMED = ("landing_seq", "message_id", "publish_time")
 _VERSIONS = (*_NAMED, "ingestion_ts", "idempotency_key")
@@ -35,6 +41,8 @@ class LedgerRequest:
     contract: Contract
     layer: Layer
     part: Slice | None = None
+    asks_index: bool = False
+    """Whether other rows are looked for by the key index, as after a build; else all of the tables are read."""
 
     @property
     def topic(self) -> str:
@@ -110,12 +118,16 @@ class PlannedLedger:
     @cached_property
     def files(self) -> dict[str, DataFile]:
         """The files that are certain to be read, each once, by their paths."""
-        return {task.file.file_path: task.file for each in self.places for task in each.files}
+        return {task.file.file_path: task.file for each in self.looked_at for task in each.files}
 
     @property
     def places(self) -> tuple[Scan, ...]:
-        """The rows that came in, and those in the layer: what is looked at and, where that is a part, all."""
-        return (self.came_in, self.kept) if self.part.is_whole else (self.came_in, self.kept, self.held)
+        """The rows that came in, and those in the layer: what is looked at and, where that is a part, the others."""
+        return self.looked_at if self.part.is_whole else (*self.looked_at, self.held)
+
+    @property
+    def looked_at(self) -> tuple[Scan, ...]:
+        return self.came_in, self.kept
 
     @cached_property
     def came_in(self) -> Scan:
@@ -130,8 +142,13 @@ class PlannedLedger:
 
     @cached_property
     def held(self) -> Scan:
-        """All that stands in the layer."""
-        return self._rows(self.layer, HELD, _VERSIONS)
+        """All else that stands in the layer."""
+        return self._rows(self.layer, HELD, _VERSIONS, self._whatever_number.complement(self._may_be_elsewhere))
+
+    def _may_be_elsewhere(self, file: TableFile) -> bool:
+        """Whether a file may hold other rows than those that are looked at."""
+        is_all_new = file.first_seq is not None and file.first_seq > self.part.after and not file.may_lack_seq
+        return not (file.day in self.part.days or is_all_new)
 
     @property
     def refused(self) -> str:
@@ -144,14 +161,29 @@ class PlannedLedger:
     @cached_property
     def messages(self) -> Scan:
         """The messages that came in, with their payloads."""
-        return self._rows(Layer.RAW, "", MESSAGE_COLUMNS, self._taken_in)
+        return self._rows(Layer.RAW, MESSAGES, MESSAGE_COLUMNS, self._taken_in)
 
     @cached_property
     def copies(self) -> Scan:
         """All messages that the layer stands for, by their ids."""
         landed = Slice(-1, self.upto)
         where = _Condition(landed.holds, landed.may_be_in, landed.text)
-        return self._rows(Layer.RAW, "", ("message_id", "landing_seq"), where)
+        return self._rows(Layer.RAW, COPIES, ("message_id", "landing_seq"), where)
+
+    @property
+    def look_ups(self) -> list[Scan]:
+        """What a worker looks for that has read the rows: others of the same records, and why some are missing."""
+        index = self._index if self.request.asks_index else None
+        found = [] if self.part.is_whole else [replace(self.held, by=Kind.KEY, index=index)]
+        if self.layer is Layer.STANDARDIZED:
+            found += [replace(self.messages, by="landing_seq"), replace(self.copies, by=Kind.ID, index=index)]
+        return found
+
+    @property
+    def _index(self) -> str | None:
+        tables = self.request.tables
+        index = index_of_topic(tables.raw, tables.standardized, tables.curated)
+        return index.statistics_path if index else None
 
     @property
     def _taken_in(self) -> "_Condition":
@@ -176,8 +208,13 @@ class PlannedLedger:
     ) -> Scan:
         """Rows of a layer's table, and the place they stand in."""
         held, where = self.held_in if layer is self.layer else self.source, where or _Condition()
-        role = f"{self.layer} {place}"
+        role = in_place(self.layer, place)
         return Scan(self.topic, held, tuple(columns), where.rows, where.may_hold, snapshot, role, condition=where.text)
+
+
+def in_place(layer: Layer, place: str) -> str:
+    """The role of rows that stand in some place of the ledger of a layer."""
+    return f"{layer} {place}"
 
 
 class _Condition(NamedTuple):
@@ -186,6 +223,14 @@ class _Condition(NamedTuple):
     rows: RowFilter | None = None
     may_hold: MayHold = lambda _: True
     text: str = "true"
+
+    def complement(self, may_hold: MayHold) -> "_Condition":
+        """All other rows."""
+        return _Condition(partial(_are_not, self.rows), may_hold, f"NOT coalesce({self.text}, false)")
+
+
+def _are_not(are: RowFilter | None, rows: pa.Table) -> pa.ChunkedArray:
+    return pc.invert(pc.fill_null(are(rows), False)) if are else pa.chunked_array([pa.repeat(False, rows.num_rows)])
 
 
 def is_of_days(part: Slice) -> bool:

@@ -10,15 +10,17 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED
+from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED, in_place
 from leanops.names import SOURCE, Layer
-from leanops.standardized.transform import MESSAGE, RECORD_KEY, VERSION, Fate
+from leanops.standardized.transform import MESSAGE, READ, RECORD_KEY, VERSION, Fate
 from leanops.table_files import NO_DAY
 
 PLACES = (CAME_IN, KEPT, REFUSED)
 LEDGER = ("topic", "layer")
 DAY = (*LEDGER, "day")
 LOST = "lost"
+LANDED = "landed"
+"""The place of messages that tell why others stand nowhere."""
 
 PLACED = StructType(
     [
@@ -26,9 +28,14 @@ PLACED = StructType(
         StructField("role", StringType()),
         *(MESSAGE[name] for name in ("landing_seq", *VERSION, "idempotency_key")),
         StructField("missing", ArrayType(StringType())),
+        READ["error_kind"],
+        READ[RECORD_KEY],
     ]
 )
-"""A row, the ledger that it is read for, the place in which it stands, and the critical elements that it lacks."""
+"""A row, the ledger that it is read for, the place in which it stands, and the critical elements that it lacks.
+
+Of a message that tells why others stand nowhere also what is wrong with its payload, or else the key of its record.
+"""
 
 
 def publish_day() -> Column:
@@ -69,7 +76,7 @@ def _in_places(rows: DataFrame) -> DataFrame:
 
 def standing_in(layer: Layer | None, *places: str) -> Column:
     """The rows in some places of the ledger of a layer, or of any."""
-    return F.col("role").isin([f"{each} {place}" for each in SOURCE if layer in (None, each) for place in places])
+    return F.col("role").isin([in_place(each, place) for each in SOURCE if layer in (None, each) for place in places])
 
 
 def _sums() -> list[Column]:
@@ -147,16 +154,15 @@ def fates_of_unwritten(landed: DataFrame, versions: DataFrame) -> DataFrame:
 def shared_keys(rows: DataFrame) -> DataFrame:
     """The keys that more than one row has, by their hashes: keys of any length are counted by these first.
 
-    Of the rows that are looked at, and, where these are a part, among all that the tables hold: the other row of a
-    record may stand anywhere.
+    Of the rows that are looked at, and, where these are a part, among all others that the tables hold: the other row of
+    a record may stand anywhere.
     """
-    looked_at, all_held = F.sum(KEPT), F.sum(HELD)
     counted = (
         rows.where(standing_in(None, KEPT, HELD))
         .transform(_in_places)
         .groupBy(*LEDGER, F.xxhash64("idempotency_key").alias("key_hash"))
     )
-    rows_of_key = counted.agg(looked_at.alias("looked_at"), F.greatest(looked_at, all_held).alias("rows"))
+    rows_of_key = counted.agg(F.sum(KEPT).alias("looked_at"), F.count("*").alias("rows"))
     return rows_of_key.where("looked_at > 0 AND rows > 1")
 
 

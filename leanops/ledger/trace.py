@@ -4,20 +4,23 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from leanops.commits import checkpoint_of
 from leanops.contracts.manifest import Topic
 from leanops.contracts.model import Contract
+from leanops.key_index.entries import hashes_of
+from leanops.key_index.file import KeyIndex, KeyIndexUnreadable, Kind
+from leanops.key_index.table import index_of_topic
 from leanops.ledger.letter_story import letter_story, letters_called
-from leanops.names import Layer, spark_table, table
+from leanops.names import SOURCE, Layer, spark_table, table
 from leanops.raw.table import LAST_SEQ
 from leanops.slices import sized
 from leanops.standardized.payload_reader import reader_for, record_keys
@@ -67,11 +70,38 @@ def _look(spark: SparkSession, catalog: Catalog, topics: Any, wanted: str) -> It
     """What is called so: messages of RAW by their id, records of Standardized by their key."""
     asked = []
     for topic in topics:
-        for layer, column in ((Layer.RAW, "message_id"), (Layer.STANDARDIZED, "idempotency_key")):
-            if find_table(catalog, table(layer, topic.name)) is not None:
-                rows = spark.read.table(spark_table(layer, topic.name)).where(F.col(column) == wanted)
+        tables = _Tables(catalog, topic.name)
+        for layer, kind in ((Layer.RAW, Kind.ID), (Layer.STANDARDIZED, Kind.KEY)):
+            if layer in tables.there:
+                rows = spark.read.table(spark_table(layer, topic.name)).where(tables.having(kind, wanted))
                 asked.append(_told(rows, topic.name, layer))
     yield from _rows(asked)
+
+
+class _Tables:
+    """The tables of a topic, and its key index: where it says that a row stands, Spark opens a file or two."""
+
+    def __init__(self, catalog: Catalog, topic: str) -> None:
+        found = {layer: find_table(catalog, table(layer, topic)) for layer in (Layer.RAW, *SOURCE)}
+        self.there = {layer: each for layer, each in found.items() if each is not None}
+
+    @cached_property
+    def _index(self) -> KeyIndex | None:
+        file = index_of_topic(*(self.there.get(layer) for layer in (Layer.RAW, *SOURCE)))
+        io = self.there[Layer.STANDARDIZED].io if file else None
+        try:
+            return KeyIndex.read(io, file.statistics_path).whole(io) if file and io else None
+        except KeyIndexUnreadable:
+            return None
+
+    def having(self, kind: Kind, value: str) -> Column:
+        """The rows that have an id or a key."""
+        is_wanted = F.col(kind) == value
+        if self._index is None:
+            return is_wanted
+        seqs = self._index.having(kind, hashes_of(pa.chunked_array([[value]]))).seqs.tolist()
+        is_later = F.col("landing_seq").isNull() | (F.col("landing_seq") > self._index.upto)
+        return is_wanted & (is_later | F.col("landing_seq").isin(seqs) if seqs else is_later)
 
 
 def _told(rows: DataFrame, topic: str, layer: Layer) -> DataFrame:
@@ -199,9 +229,11 @@ class _Story:
         is_own = F.col("topic_name") == name
         asked = {Layer.PARSE_ERRORS: is_own & (F.col("message_id") == message_id)}
         if key is not None:
-            of_record = F.col("idempotency_key") == key
-            asked = {Layer.STANDARDIZED: of_record, Layer.CURATED: of_record, Layer.ERRORS: is_own & of_record}
-        asked |= {layer: F.col("message_id") == message_id for layer in also}
+            tables = _Tables(self.catalog, name)
+            of_record = tables.having(Kind.KEY, key)
+            is_error = is_own & (F.col("idempotency_key") == key)
+            asked = {Layer.STANDARDIZED: of_record, Layer.CURATED: of_record, Layer.ERRORS: is_error}
+            asked |= {layer: tables.having(Kind.ID, message_id) for layer in also}
         there = [layer for layer in asked if find_table(self.catalog, table(layer, name)) is not None]
         return list(
             _rows(

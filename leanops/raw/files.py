@@ -1,4 +1,4 @@
-"""The data files of a RAW table, in which a message is found by its id."""
+"""The data files of a RAW table."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -24,7 +24,7 @@ class RawFiles:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._files = DayFiles(table.io, table.metadata, ARROW_SCHEMA, "message_id", ("topic_name", "ingestion_ts"))
+        self._files = DayFiles(table.io, table.metadata, ARROW_SCHEMA, ("topic_name", "ingestion_ts"))
         self._is_committing = False
 
     def __enter__(self) -> Self:

@@ -1,18 +1,22 @@
 """The Spark job that builds Standardized of some topics: workers read their files, and write them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import chain
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from leanops.batch import blame
 from leanops.batch.layer import LayerJob, without
-from leanops.batch.scan import Scan, read_tables, together
+from leanops.batch.scan import Scan, Task, read_tables, together, work_where_read
 from leanops.batch.topics import Outcome
 from leanops.batch.write import write_rows
 from leanops.checkpointed import checkpointed
 from leanops.commits import replace_rows, replaced_text
+from leanops.key_index.upkeep import IndexJob, write_index
 from leanops.names import Layer, spark_table
 from leanops.ops.drift_log import log_drift
 from leanops.slices import Slice
@@ -21,6 +25,7 @@ from leanops.standardized.flatten_plan import FlattenPlan
 from leanops.standardized.planned import PlannedStandardized
 from leanops.standardized.table import mapping_of
 from leanops.standardized.transform import (
+    CANDIDATE,
     COPY,
     MESSAGE,
     NEW,
@@ -36,6 +41,7 @@ from leanops.standardized.transform import (
     parse_errors,
     payload_reader,
     read_payloads,
+    read_with_past,
     with_fates,
 )
 from leanops.standardized.worker import FOREIGN, Report
@@ -55,8 +61,7 @@ class StandardizedJob(LayerJob[PlannedStandardized, Report, StandardizedBuild]):
     def decide(self, spark: SparkSession, planned: Sequence[PlannedStandardized]) -> dict[str, Outcome[Report]]:
         is_large = planned[0].is_large
         plans = {each.topic: _foreseen(spark, each) if is_large else each.plan for each in planned}
-        read = _read(spark, [each.rows for each in planned], plans)
-        rows = _with_fates(read, planned, is_large)
+        rows = _with_fates(spark, planned, plans, is_large)
         if is_large and len({file_day(task.file) for task in planned[0].rows.files}) > _MANY_DAYS:
             rows = rows.repartition(F.to_date("publish_time"))
         writers = {each.topic: each.writer(plans[each.topic]) for each in planned}
@@ -64,6 +69,7 @@ class StandardizedJob(LayerJob[PlannedStandardized, Report, StandardizedBuild]):
         reports = {topic: reduce(Report.and_also, shares, Report()) for topic, shares in found.items()}
         if is_large:
             reports = {each.topic: _with_late(each, plans[each.topic], reports[each.topic], back) for each in planned}
+            reports = {each.topic: _with_index(spark, each, reports[each.topic]) for each in planned}
         failed = self._write_parse_errors(reports, back.where(F.col("error_kind").isNotNull()))
         log_drift(self.catalog, {topic: new for topic, each in reports.items() if (new := each.new_columns)})
         return {**reports, **failed}
@@ -87,7 +93,7 @@ class StandardizedJob(LayerJob[PlannedStandardized, Report, StandardizedBuild]):
         written, plan = report.written, report.plan or planned.plan
         planned.checkpoint["mapping"] = mapping_of(planned.build.contract, plan)
         planned.checkpoint["replaced"] = replaced_text(written.gone)
-        snapshot, days = planned.publish(self.jobs.sessions, written, report.new_fields)
+        snapshot, days = planned.publish(written, report.new_fields)
         return StandardizedBuild.of(planned, snapshot, report, days)
 
 
@@ -100,7 +106,7 @@ def _foreseen(spark: SparkSession, planned: PlannedStandardized) -> FlattenPlan:
     if not planned.part.is_whole:
         return planned.plan
     first = _read(spark, [planned.messages(Slice(0, min(_SAMPLE, planned.part.upto)))], {planned.topic: planned.plan})
-    decided = candidates(first, None).transform(with_fates)
+    decided = first.transform(_as_candidates).transform(candidates).transform(with_fates)
     counted = decided.where(F.coalesce("fate", F.lit("")) != Fate.DUPLICATE)
     return planned.plan.extended(new_fields(counted))
 
@@ -111,28 +117,80 @@ def _with_late(planned: PlannedStandardized, plan: FlattenPlan, report: Report, 
         return report
     grown = plan.extended(in_landing_order(report.late))
     again = read_payloads(back.where(F.col("error_kind").isNull()), {planned.topic: grown})
-    nothing = F.lit(None).cast("string")
-    again = again.withColumns({"role": F.lit(NEW), "file": nothing, "fate": nothing})
+    again = again.transform(_as_candidates).withColumn("fate", F.lit(None).cast("string"))
     found, _ = write_rows(again, {planned.topic: planned.writer(grown)}, REFUSED, is_large=True)
     late = reduce(Report.and_also, found[planned.topic], Report())
     assert not late.late, "a plan that has grown knows all fields that it has room for"
     return replace(report, late={}).and_also(replace(late, messages=0))
 
 
-def _with_fates(read: DataFrame, planned: Sequence[PlannedStandardized], is_large: bool) -> DataFrame:
-    """All that workers have to know, topic by topic: every message with its fate, and the rows that are replaced."""
+def _with_index(spark: SparkSession, planned: PlannedStandardized, report: Report) -> Report:
+    """What becomes of a large topic, with the key index of all that was written by its workers."""
+    update = planned.index_update
+    if update is None or report.foreign:
+        return report
+    job = IndexJob.of(planned.topic, planned.source, planned.draft.table, update, planned.rows)
+    job = replace(job, rows=replace(job.rows, uncommitted=report.written.added), gone=report.written.gone)
+    return replace(report, written=replace(report.written, index=write_index(spark, job)))
+
+
+def _with_fates(
+    spark: SparkSession, planned: Sequence[PlannedStandardized], plans: Mapping[str, FlattenPlan], is_large: bool
+) -> DataFrame:
+    """All that workers have to know, topic by topic: every message with its fate, and the rows that are replaced.
+
+    A worker that reads the messages of a topic looks up itself what they meet. Only for what is large, or days that are
+    made anew, is all of the past read, beside the messages.
+    """
+    anew = [each for each in planned if not each.is_looked_up]
+    looked_up = [each for each in planned if each.is_looked_up]
+    parts = []
+    if looked_up:
+        parts.append(_read_with_past(spark, looked_up, plans).transform(candidates))
+    foreign = None
+    if anew:
+        rows, foreign = _beside_past(spark, anew, plans)
+        parts.append(rows.transform(candidates))
+    rows = reduce(DataFrame.unionByName, parts)
+    rows = rows if is_large else together(rows, [scan for each in anew for scan in each.standing])
+    decided = rows.transform(with_fates)
+    if foreign is None:
+        return decided
+    return decided.unionByName(foreign.withColumn("fate", F.lit(FOREIGN)), allowMissingColumns=True)
+
+
+def _read_with_past(
+    spark: SparkSession, planned: Sequence[PlannedStandardized], plans: Mapping[str, FlattenPlan]
+) -> DataFrame:
+    scans = [scan for each in planned for scan in (each.rows, *each.standing)]
+    read, seconds = payload_reader({each.topic: plans[each.topic] for each in planned}), blame.TOPIC_SECONDS
+
+    def work(tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
+        return chain.from_iterable(read_with_past(task, read, seconds) for task in tasks)
+
+    return work_where_read(spark, scans, work, CANDIDATE, by_topic=True)
+
+
+def _beside_past(
+    spark: SparkSession, planned: Sequence[PlannedStandardized], plans: Mapping[str, FlattenPlan]
+) -> tuple[DataFrame, DataFrame | None]:
+    """Messages, and all that has landed or stands beside them; and rows of days made anew that RAW does not have so."""
+    read = _read(spark, [each.rows for each in planned], plans)
     scans = [scan for each in planned for scan in each.standing]
-    standing = read_tables(read.sparkSession, scans, STANDING) if scans else None
+    standing = read_tables(spark, scans, STANDING) if scans else spark.createDataFrame([], STANDING)
     rebuilt = [each.topic for each in planned if each.part.days]
-    if rebuilt and standing is not None:
+    foreign = None
+    if rebuilt and scans:
         # Both are asked for twice.
         read, standing = checkpointed(read), checkpointed(standing)
-    rows = candidates(read, standing)
-    rows = (rows if is_large else together(rows, scans)).transform(with_fates)
-    if not rebuilt or standing is None:
-        return rows
-    foreign = _foreign(read, standing).where(F.col("topic").isin(rebuilt))
-    return rows.unionByName(foreign.withColumn("fate", F.lit(FOREIGN)), allowMissingColumns=True)
+        foreign = _foreign(read, standing).where(F.col("topic").isin(rebuilt))
+    return read.transform(_as_candidates).unionByName(standing, allowMissingColumns=True), foreign
+
+
+def _as_candidates(read: DataFrame) -> DataFrame:
+    """Messages that were read, with the columns of what their fates depend on."""
+    nothing = {each.name: F.lit(None).cast(each.dataType) for each in CANDIDATE if each.name not in READ.names}
+    return read.withColumns({**nothing, "role": F.lit(NEW)})
 
 
 def _foreign(read: DataFrame, standing: DataFrame) -> DataFrame:

@@ -1,13 +1,17 @@
 """What a build of Standardized reads and replaces, from the tables' metadata alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+
+from pyiceberg.table.statistics import StatisticsFile
 
 from leanops.batch.layer import Planned
 from leanops.batch.scan import Scan
 from leanops.batch.topics import TopicBuild
 from leanops.batch.write import Target
 from leanops.commits import Draft, checkpoint_of, current_id
+from leanops.key_index.file import IndexUpdate, Kind
+from leanops.key_index.table import index_of, is_only_appended
 from leanops.raw.table import last_landing_seq
 from leanops.slices import Slice
 from leanops.standardized.built import StandardizedBuild
@@ -18,7 +22,8 @@ from leanops.standardized.worker import TopicWriter
 
 REREAD = "All of RAW was read again: Standardized had been built by earlier rules, or for other fields of the contract."
 
-_STANDING_COLUMNS = tuple(name for name in STANDING.names if name not in ("topic", "role", "file"))
+_FOUND_BY = {COPY: Kind.ID, HELD: Kind.KEY}
+_STANDING_COLUMNS = tuple(name for name in STANDING.names if name not in ("topic", "role", "file", "position"))
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,11 @@ class PlannedStandardized(Planned):
         """The messages of a part."""
         return Scan(self.topic, self.source, MESSAGE_COLUMNS, part.holds, part.may_be_in, self.source_snapshot)
 
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether only such rows of the past are read as have an id or a key of the messages that are taken in."""
+        return not (self.is_large or self.is_made_anew)
+
     @cached_property
     def standing(self) -> list[Scan]:
         """Where the messages may have landed before, and the versions that the table holds."""
@@ -61,7 +71,17 @@ class PlannedStandardized(Planned):
         copies = Scan(
             self.topic, raw, _STANDING_COLUMNS, part.is_beside, part.may_be_beside, self.source_snapshot, COPY
         )
-        return [scan for scan in (copies, self.held) if scan.files]
+        scans = [scan for scan in (copies, self.held) if scan.files]
+        if not self.is_looked_up:
+            return scans
+        index = self.index.statistics_path if self.index else None
+        return [replace(each, by=_FOUND_BY[each.role], index=index) for each in scans]
+
+    @cached_property
+    def index(self) -> StatisticsFile | None:
+        """The topic's key index, if it has all that landed before."""
+        read = checkpoint_of(self.draft.table).get("raw-snapshot")
+        return index_of(self.draft.table) if is_only_appended(self.source, int(read) if read else None) else None
 
     @cached_property
     def held(self) -> Scan:
@@ -76,5 +96,12 @@ class PlannedStandardized(Planned):
 
     def writer(self, plan: FlattenPlan) -> TopicWriter:
         """What a worker writes messages by that were read by a plan."""
-        files = () if self.part.is_whole else self.held.files
-        return TopicWriter(plan, Target.of(self.draft.table, files, self.is_large), is_complete=not self.is_large)
+        is_complete = not self.is_large
+        return TopicWriter(plan, Target.of(self.draft.table), is_complete, self.index_update if is_complete else None)
+
+    @property
+    def index_update(self) -> IndexUpdate | None:
+        """How the key index goes on: from what there is, or anew where all is; None where there is nothing to go on."""
+        if self.part.is_whole:
+            return IndexUpdate(None, self.part.upto)
+        return IndexUpdate(self.index, self.part.upto, bool(self.part.days)) if self.index else None

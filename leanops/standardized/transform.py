@@ -20,7 +20,8 @@ from pyspark.sql.types import (
 
 from leanops.batch import blame
 from leanops.batch.blame import topic_blamed
-from leanops.batch.scan import lists_of
+from leanops.batch.scan import KnownIndexes, Reshape, Task, fitted, lists_of, repeated
+from leanops.key_index.file import Kind
 from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN
 from leanops.standardized.flatten_plan import FlattenPlan, Path, path_from_text
 from leanops.standardized.payload_reader import BOUND_MARK, reader_for, record_keys
@@ -58,16 +59,22 @@ READ = (
 )
 """A message whose payload was read: the texts of its plan's columns, in their order, or what is wrong with it."""
 
-STANDING = StructType([*_MESSAGE.fields]).add("role", StringType()).add("file", StringType())
+STANDING = (
+    StructType([*_MESSAGE.fields]).add("role", StringType()).add("file", StringType()).add("position", LongType())
+)
 """What a message's fate depends on beside the other new ones: where copies have landed, and which versions stand."""
 
 NEW, COPY, HELD = "new", "copy", "held"
 """What rows are to a build: its messages, others that have landed, and what the table holds."""
 
+CANDIDATE = StructType([*READ.fields, *(STANDING[name] for name in ("role", "file", "position"))])
+"""A message that was read, or what its fate depends on."""
+
 REFUSED = StructType([READ[name] for name in (*MESSAGE_COLUMNS, *ERROR_COLUMNS)])
 """A message that could not be read, beside its topic."""
 
-_ARROW = to_arrow_schema(READ)
+_ARROW, _ARROW_MESSAGE = to_arrow_schema(READ), to_arrow_schema(MESSAGE)
+_ARROW_STANDING, _ARROW_CANDIDATE = to_arrow_schema(STANDING), to_arrow_schema(CANDIDATE)
 _PLACE = StructType().add("field", StringType()).add("landing_seq", LongType()).add("place", IntegerType())
 
 
@@ -130,18 +137,34 @@ def read_messages(messages: pa.Table, plan: FlattenPlan) -> pa.Table:
     return pa.table(columns).select(_ARROW.names).cast(_ARROW)
 
 
-def candidates(messages: DataFrame, standing: DataFrame | None) -> DataFrame:
-    """All that the fates of messages depend on, told apart by their roles.
+def read_with_past(task: Task, read: Reshape, seconds: float) -> Iterator[pa.RecordBatch]:
+    """What a worker makes of the files of one topic: its messages, read, and such rows of the past as they may meet."""
+    messages = []
+    for batch in task.batches(_ARROW_MESSAGE, read, seconds):
+        messages.append(batch)
+        yield from fitted(_with_role(batch), _ARROW_CANDIDATE).to_batches()
+    if not messages or not task.look_ups:
+        return
+    new, known = pa.Table.from_batches(messages), KnownIndexes()
+    values = {Kind.ID.value: new["message_id"], Kind.KEY.value: new[RECORD_KEY]}
+    with topic_blamed(task.topic, seconds):
+        for look_up in task.look_ups:
+            for rows in look_up.rows(values[look_up.by], known, _ARROW_STANDING):
+                yield from fitted(pa.Table.from_batches([rows]), _ARROW_CANDIDATE).to_batches()
 
-    `standing` are messages that landed outside of `messages`, and the versions that tables hold, each with its file.
+
+def _with_role(messages: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([messages]).append_column("role", repeated(NEW, messages.num_rows))
+
+
+def candidates(rows: DataFrame) -> DataFrame:
+    """All that the fates of messages depend on: they themselves, other copies, and versions that tables hold.
+
+    Told apart by their roles. What a table holds has the key of its record, and its place.
     """
-    found = messages.withColumns({"role": F.lit(NEW), "file": F.lit(None).cast("string")})
-    if standing is None:
-        return found
-    held = {RECORD_KEY: F.col("idempotency_key"), "file": F.col("file")}
-    columns = (F.when(F.col("role") == HELD, column).alias(name) for name, column in held.items())
-    others = standing.where(F.col("role").isin(COPY, HELD)).select("topic", "landing_seq", *VERSION, "role", *columns)
-    return found.unionByName(others, allowMissingColumns=True)
+    is_held = F.col("role") == HELD
+    key = F.when(is_held, F.col("idempotency_key")).otherwise(F.col(RECORD_KEY))
+    return rows.where(F.col("role").isin(NEW, COPY, HELD)).withColumn(RECORD_KEY, key)
 
 
 def with_fates(rows: DataFrame) -> DataFrame:

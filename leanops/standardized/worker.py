@@ -5,14 +5,17 @@ This runs inside Spark's Python workers.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
+from leanops.batch.data_file import file_io
 from leanops.batch.write import Target, Written, list_columns, replace_rows
+from leanops.key_index.entries import Entries
+from leanops.key_index.file import IndexUpdate, KeyFile, Kind
 from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN
 from leanops.standardized.flatten_plan import FlatColumn, FlattenPlan
 from leanops.standardized.table import new_fields
@@ -77,6 +80,8 @@ class TopicWriter:
     target: Target
     is_complete: bool
     """Whether the worker has all messages of the topic, and so can tell which columns new fields have."""
+    index: IndexUpdate | None = None
+    """How the topic's key index is written, where this worker does it."""
 
     def write(self, rows: pa.Table) -> tuple[Report, pa.Table]:
         """Report what happened to the messages, and hand back those that could not be read, or not be written yet."""
@@ -97,8 +102,9 @@ class TopicWriter:
             written = written.filter(is_known)
         fields = new_fields(self.target.schema, self.target.metadata.last_column_id, plan.columns)
         schema = Schema(*self.target.schema.fields, *fields, schema_id=self.target.schema.schema_id + bool(fields))
+        files = replace_rows(self.target.with_schema(schema), flat_table(written, self.plan, plan), replaced)
         report = Report(
-            replace_rows(self.target.with_schema(schema), flat_table(written, self.plan, plan), replaced),
+            replace(files, index=self._write_index(messages, written, files.gone) if self.index else None),
             messages.num_rows,
             Counter(rows["fate"].drop_null().to_pylist()),
             pc.max(messages["ingestion_ts"]).as_py() or 0,
@@ -107,6 +113,12 @@ class TopicWriter:
             late,
         )
         return report, back
+
+    def _write_index(self, messages: pa.Table, written: pa.Table, gone: Sequence[int]) -> KeyFile | None:
+        """Note the ids of all messages, and the keys of those that are written."""
+        assert self.index
+        more = {Kind.ID: [Entries.of(messages, Kind.ID)], Kind.KEY: [Entries.of(written, RECORD_KEY)]}
+        return self.index.write(file_io(self.target.io), self.target.metadata, more, gone)
 
 
 def flat_table(read: pa.Table, plan: FlattenPlan, grown: FlattenPlan) -> pa.Table:

@@ -34,6 +34,7 @@ PATIENCE = timedelta(minutes=1)
 MAINTAINED = "maintained"
 COLUMNS = (
     "table",
+    "index_made",
     "files_compacted",
     "manifests_rewritten",
     "snapshots_expired",
@@ -139,12 +140,17 @@ class _Upkeep:
         return lease(self.store, f"build/{own.topic}", self.holder, PATIENCE)
 
     def _maintain(self, identifier: _Identifier, own: "_Own | None") -> Counter[str]:
+        from leanops.key_index.upkeep import maintain_index
         from leanops.maintenance import maintain_nightly, maintain_weekly, read_by_next
 
         with TimeLimit(f"The maintenance of {'.'.join(identifier)}", self.limit, self.spark.session) as limit:
             held = self.catalog.load_table(identifier)
             read = read_by_next(self.catalog, *own) if own else None
-            done = maintain_nightly(limit.session, held, read, is_shared=own is None)
+            done = Counter[str]()
+            if own and own.layer is Layer.STANDARDIZED:
+                raw = self.catalog.load_table(table(Layer.RAW, own.topic))
+                done["index_made"] += maintain_index(limit.session, own.topic, raw, held)
+            done += maintain_nightly(limit.session, held, read, is_shared=own is None)
             return done + maintain_weekly(limit.session, held.refresh()) if self.weekly else done
 
 

@@ -32,7 +32,7 @@ from leanops_resources.catalog import LocalCatalog
 from tests.accounting import accounts_of
 from tests.building import curate, standardize
 from tests.conftest import PROJECT, server_url_of
-from tests.large import have_own_jobs, leave_deletions_to_spark
+from tests.large import have_own_jobs
 from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, build_all, message
 
 
@@ -86,7 +86,7 @@ class Changes:
         return call
 
 
-WAYS = ("shared job", "shared job of large files", "own jobs")
+WAYS = ("shared job", "own jobs")
 
 
 @contextmanager
@@ -94,7 +94,6 @@ def built_as(way: str) -> Iterator[pytest.MonkeyPatch]:
     """While it lasts, topics are built in this way, however small they are."""
     with pytest.MonkeyPatch.context() as patch:
         have_own_jobs(patch, way == "own jobs")
-        leave_deletions_to_spark(patch, way == "shared job of large files")
         yield patch
 
 
@@ -104,10 +103,8 @@ def built_as(way: str) -> Iterator[pytest.MonkeyPatch]:
     [
         ("shared job", FIRST, 1),
         ("shared job", [], 2),
-        ("shared job of large files", FIRST, 4),
         ("own jobs", FIRST, 4),
         pytest.param("shared job", [], 1, marks=pytest.mark.long),
-        pytest.param("shared job of large files", FIRST, 1, marks=pytest.mark.long),
         pytest.param("own jobs", FIRST, 1, marks=pytest.mark.long),
         pytest.param("own jobs", [], 1, marks=pytest.mark.long),
     ],
@@ -170,7 +167,6 @@ def test_of_two_builds_at_once_without_a_lock_the_slower_changes_nothing(
     disturbed.land(FIRST)
     disturbed.build()
     have_own_jobs(monkeypatch, way == "own jobs")
-    leave_deletions_to_spark(monkeypatch, way == "shared job of large files")
     disturbed.land(SECOND)
 
     def overtaken(place: Any, name: str, step: Callable[[], None], more: Sequence[dict[str, object]]) -> None:

@@ -15,7 +15,7 @@ from leanops.home import Home
 from leanops.names import Layer, spark_table
 from leanops_resources.catalog import LocalCatalog
 from tests.accounting import accounts_of_topics
-from tests.large import have_own_jobs, leave_deletions_to_spark
+from tests.large import have_own_jobs
 from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, build_all, message
 
 Tables = dict[Layer, list[dict[str, Any]]]
@@ -103,7 +103,7 @@ DAMAGES = {
     "an error invented": Damage([invent("errors", "f", 3, "NULL"), invent("errors", "other", 2, "99")]),
     "a parse error invented": Damage([invent("parse_errors", "f", 3, "NULL"), invent("parse_errors", "g", 2, "99")]),
 }
-WAYS = ("small", "small of large tables", "large")
+WAYS = ("small", "large")
 USUAL = {
     "small": (
         "a row moved to a later day in Standardized",
@@ -119,7 +119,6 @@ USUAL = {
         "a row given to another record",
         "an error invented",
     ),
-    "small of large tables": ("a row moved in both layers",),
     "large": ("a row moved to a later day in Standardized",),
 }
 """What the usual run tries. The long one tries all."""
@@ -210,10 +209,9 @@ def play(cases: Sequence[Case], topics: Iterator[Records]) -> None:
 
 @contextmanager
 def built_as(way: str) -> Iterator[None]:
-    """Topics are built and looked at as small ones are, of small or large tables, or as large ones."""
+    """Topics are built and looked at as small ones are, or as large ones."""
     with pytest.MonkeyPatch.context() as patch:
         have_own_jobs(patch, way == "large")
-        leave_deletions_to_spark(patch, way == "small of large tables")
         yield
 
 

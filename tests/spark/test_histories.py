@@ -10,9 +10,10 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import count, product, zip_longest
+from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 import pytest
@@ -27,19 +28,26 @@ from leanops.batch.topics import TopicBuild, TopicTables, built_or_raised
 from leanops.commits import Draft
 from leanops.contracts.model import Contract
 from leanops.curated.build import build_curated
+from leanops.curated.built import CuratedBuild
 from leanops.home import Home
+from leanops.key_index.table import index_of
+from leanops.key_index.upkeep import maintain_index
 from leanops.ledger.account import Account
 from leanops.ledger.draw_up import LedgerRequest, draw_up
 from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN, SOURCE, SYSTEM_COLUMNS, Layer, table
 from leanops.raw.landing import land_file
+from leanops.slices import Slice
 from leanops.standardized.build import build_standardized
+from leanops.standardized.built import StandardizedBuild
 from leanops.standardized.flatten_plan import BoundFields, FlatColumn, FlattenPlan, Path, column_name
+from leanops.tables import find_table
 from leanops_resources.catalog import LocalCatalog
 from tests import oracle
 from tests.histories import Build, Tick, Topic, cap_under, history_of, topics
 from tests.oracle import BrokenRule, Message
 
 Row = dict[str, Any]
+Built = StandardizedBuild | CuratedBuild
 Result = TypeVar("Result")
 
 
@@ -70,13 +78,16 @@ class Engine:
     spark: SparkSession
     patch: pytest.MonkeyPatch
     seen: Counter[str] = field(default_factory=Counter)
+    chance: random.Random = field(default_factory=lambda: random.Random(0))
+    unindexed: set[str] = field(default_factory=set)
+    """The topics whose builds write no key index: the one that they have is stale from then on."""
 
     def land(self, topic: str, messages: Sequence[Message]) -> None:
         file = self.home.path / "history.ndjson"
         file.write_text("".join(map(envelope_line, messages)), encoding="utf-8")
         land_file(self.catalog, topic, file, date(2025, 1, 1))
 
-    def build(self, layer: Layer, builds: Sequence[tuple[str, Contract, Build]]) -> Mapping[str, object]:
+    def build(self, layer: Layer, builds: Sequence[tuple[str, Contract, Build]]) -> "Mapping[str, Built | Exception]":
         """Build a layer of some topics; what happened to each."""
         build = build_standardized if layer is Layer.STANDARDIZED else build_curated
         batch = [
@@ -91,6 +102,41 @@ class Engine:
         requests = [LedgerRequest(tables[topic], contracts[topic], layer) for topic in contracts for layer in SOURCE]
         self.patch.setattr("leanops.batch.topics.LARGE_BYTES", LARGE_LEDGER_BYTES)
         return draw_up(Jobs(lambda: self.spark), self.catalog, requests)
+
+    def accounts_of_part(
+        self, layer: Layer, parts: Mapping[str, tuple[Contract, Slice]]
+    ) -> dict[tuple[str, Layer], list[Account] | Exception]:
+        """What the ledger says of the rows that builds have just taken in."""
+        requests = [
+            LedgerRequest(TopicTables(self.catalog, topic), contract, layer, part, asks_index=True)
+            for topic, (contract, part) in parts.items()
+        ]
+        self.patch.setattr("leanops.batch.topics.LARGE_BYTES", LARGE_BYTES[layer])
+        return draw_up(Jobs(lambda: self.spark), self.catalog, requests)
+
+    def wear_index(self, topic: str) -> None:
+        """Have something happen to a topic's key index, as it may between two ticks."""
+        held = find_table(self.catalog, table(Layer.STANDARDIZED, topic))
+        if held is None or held.current_snapshot() is None:
+            return
+        self.unindexed.discard(topic)
+        index, what = index_of(held), self.chance.choice(WEAR)
+        file = FilePath(index.statistics_path.removeprefix("file://")) if index else None
+        if file is None or not file.exists():
+            # Most have one, or there would be nothing to happen to it.
+            what = "made anew" if self.chance.random() < 0.5 else "missing"
+        elif what == "removed":
+            file.unlink()
+        elif what == "damaged":
+            content = bytearray(file.read_bytes())
+            content[self.chance.randrange(len(content))] ^= 1 << self.chance.randrange(8)
+            file.write_bytes(content)
+        elif what == "not kept":
+            self.unindexed.add(topic)
+        if what == "made anew":
+            raw = self.catalog.load_table(table(Layer.RAW, topic))
+            maintain_index(lambda: self.spark, topic, raw, held)
+        self.seen[f"key index that is {what}"] += 1
 
     def columns(self, topic: str, layer: Layer) -> list[str]:
         return [each.name for each in self.catalog.load_table(table(layer, topic)).schema().fields]
@@ -281,11 +327,21 @@ def play_together(engine: Engine, names: Iterator[str], batch: Sequence[Topic], 
         while any(builds for _, builds in todo):
             for layer in SOURCE:
                 now = [(play, builds.pop(0)) for play, builds in todo if builds and builds[0].layer is layer]
+                for play, _ in now:
+                    engine.wear_index(play.name)
                 outcomes = engine.build(layer, [(play.name, play.contract, build) for play, build in now])
+                parts: dict[str, tuple[Contract, Slice]] = {}
                 for play, _ in now:
                     with blamed(play):
-                        built_or_raised(outcomes[play.name])
+                        built = built_or_raised(outcomes[play.name])
                         play.check(layer)
+                    if part := built.part:
+                        parts[play.name] = (play.contract, part)
+                drawn = engine.accounts_of_part(layer, parts)
+                for play, _ in now:
+                    with blamed(play):
+                        if play.name in parts:
+                            assert all(each.is_clean for each in built_or_raised(drawn[play.name, layer]))
 
     accounts = engine.accounts({play.name: play.contract for play in plays})
     for play in plays:
@@ -482,9 +538,14 @@ def drift(was: oracle.Standardized, now: oracle.Standardized) -> Iterator[str]:
 # The properties
 
 Search = Callable[..., Counter[str]]
+WEAR = (*["whole"] * 6, "removed", "damaged", "not kept", "made anew")
+"""What happens to the key index of a topic before it is built."""
+
 WAYS = (
     *(f"{layer} by a job {way}" for layer in SOURCE for way in ("of its own", "that topics share")),
-    *(f"rows taken out of files by {whom}" for whom in ("a worker", "Spark")),
+    "rows taken out of files",
+    *(f"key index that is {what}" for what in dict.fromkeys(WEAR)),
+    *(f"key index {what}" for what in ("of one file", "of two files")),
 )
 """Every way to read and to write is tried."""
 
@@ -494,11 +555,11 @@ LARGE_BYTES = {Layer.STANDARDIZED: 70_000, Layer.CURATED: 300_000}
 LARGE_LEDGER_BYTES = 1_200_000
 """The ledgers of the largest topics are drawn up alone, and those of the others together."""
 
-REWRITTEN_BYTES = 60_000
-"""The files that rows are taken out of are larger in some builds, and smaller in others."""
-
 SHARE_BYTES = 200_000
 """A large topic is written by several workers, or by one several times."""
+
+MOST_YOUNG = 100
+"""Some builds put all entries of the key index together, and others do not."""
 
 SETTINGS = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
 
@@ -517,15 +578,18 @@ def plan_under(
 def engine(spark: SparkSession, warm_home: Home, monkeypatch: pytest.MonkeyPatch) -> Engine:
     engine, publish = Engine(warm_home, LocalCatalog(warm_home).load(), spark, monkeypatch), Draft.publish
 
-    def publish_and_tell(draft: Draft, sessions: Any, written: Any, *more: Any) -> Any:
-        engine.seen["rows taken out of files by a worker"] += len(written.rewritten)
-        engine.seen["rows taken out of files by Spark"] += written.is_deletion_left
-        return publish(draft, sessions, written, *more)
+    def publish_and_tell(draft: Draft, written: Any, *more: Any) -> Any:
+        engine.seen["rows taken out of files"] += len(written.gone)
+        if written.index and draft.table.name()[1] in engine.unindexed:
+            written = replace(written, index=None)
+        if written.index:
+            engine.seen[f"key index of {'two files' if written.index.base else 'one file'}"] += 1
+        return publish(draft, written, *more)
 
     monkeypatch.setattr(Draft, "publish", publish_and_tell)
     monkeypatch.setattr("leanops.standardized.table.FlattenPlan", plan_under)
-    monkeypatch.setattr("leanops.batch.write.REWRITTEN_BYTES", REWRITTEN_BYTES)
     monkeypatch.setattr("leanops.batch.write.SHARE_BYTES", SHARE_BYTES)
+    monkeypatch.setattr("leanops.key_index.file.MOST_YOUNG", MOST_YOUNG)
     return engine
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo
@@ -26,7 +25,6 @@ from leanops.standardized.table import ensure_parse_errors_table
 from leanops_resources.catalog import LocalCatalog
 from tests.accounting import all_accounts_of
 from tests.building import curate, standardize
-from tests.large import leave_deletions_to_spark
 from tests.records import CONTRACT, FIRST, SECOND, THIRD, Records, build_all, message
 
 LAYERS = (Layer.RAW, *SOURCE)
@@ -68,12 +66,6 @@ def files(records: Records, layer: Layer) -> list[Path]:
     return [path for path in place.rglob("*") if path.is_file() and not path.name.startswith(".")]
 
 
-def has_bloom_filter(file: str, column: str) -> bool:
-    group = pq.read_metadata(file.removeprefix("file://").removeprefix("file:")).row_group(0)
-    found = [group.column(number) for number in range(group.num_columns)]
-    return any(each.path_in_schema == column and each.bloom_filter_length for each in found)
-
-
 def let_files_grow_old(records: Records) -> None:
     then = time.time() - LOST.total_seconds() - 60
     for layer in LAYERS:
@@ -86,12 +78,10 @@ def closes(records: Records) -> bool:
     return bool(accounts) and all(each.is_clean for each in accounts)
 
 
-@pytest.mark.parametrize("are_large", [False, True], ids=["small tables", "large tables"])
 def test_between_any_two_builds_it_changes_no_row_and_no_later_build(
-    topic: Callable[[str], Records], are_large: bool, at_once: None, monkeypatch: pytest.MonkeyPatch
+    topic: Callable[[str], Records], at_once: None
 ) -> None:
-    calm, kept_up = topic(f"calm_{are_large}"), topic(f"kept_up_{are_large}")
-    leave_deletions_to_spark(monkeypatch, are_large)
+    calm, kept_up = topic("calm"), topic("kept_up")
     had_deleted_positions, done = False, dict[str, int]()
     for messages in (FIRST, SECOND, THIRD):
         for records in (calm, kept_up):
@@ -101,7 +91,7 @@ def test_between_any_two_builds_it_changes_no_row_and_no_later_build(
         let_files_grow_old(kept_up)
         done |= maintain(kept_up, weekly=True)
     assert done.keys() >= {"files_compacted", "manifests_rewritten", "snapshots_expired", "files_removed"}
-    assert had_deleted_positions == are_large
+    assert had_deleted_positions
     assert _without_names(kept_up.tables()) == _without_names(calm.tables())
     assert closes(kept_up)
     assert pending(kept_up.catalog, kept_up.name, CONTRACT) is None
@@ -129,8 +119,6 @@ def test_small_files_of_a_day_become_one_and_other_days_stay_as_they_are(many_fi
         held = records.catalog.load_table(table(layer, records.name))
         by_day = {task.file.partition[0]: task.file.file_path for task in held.scan().plan_files()}
         assert len(by_day) == len(list(held.scan().plan_files())) == 2
-        key = "message_id" if layer is Layer.RAW else "idempotency_key"
-        assert all(has_bloom_filter(path, key) for path in by_day.values())
     assert records.tables() == before
     assert closes(records)
     assert maintain(records) == {}

@@ -12,7 +12,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import FileScanTask
 from pyiceberg.typedef import Record
 
-from leanops.batch.data_file import read_data_file
+from leanops.batch.data_file import POSITION, read_data_file
 from leanops.errors import TableUnreadable
 from leanops.slices import Slice
 
@@ -45,7 +45,11 @@ def with_deleted(task: FileScanTask, file: Path, places: Sequence[tuple[str, int
 
 
 def rows_of(task: FileScanTask, columns: dict[int, str]) -> list[dict[str, object]]:
-    return [row for part in read_data_file(IO, task, columns) for row in part.to_pylist()]
+    return [row for part in read_data_file(IO, task, columns) for row in part.drop_columns([POSITION]).to_pylist()]
+
+
+def positions_of(task: FileScanTask, seqs: list[int] | None = None) -> list[int]:
+    return [place for part in read_data_file(IO, task, {1: "a"}, seqs) for place in part[POSITION].to_pylist()]
 
 
 def test_a_column_is_found_by_its_id_whatever_it_was_called(tmp_path: Path) -> None:
@@ -93,6 +97,17 @@ PART = Slice(20, 30, frozenset({date(2026, 1, 2)}))
 def test_the_rows_of_a_part_are_told_apart(which: object, expected: list[int]) -> None:
     rows = pa.table({"landing_seq": [10, 11, 21, 31], "publish_time": [MOMENTS[0], MOMENTS[1], MOMENTS[2], MOMENTS[2]]})
     assert rows.filter(which(rows))["landing_seq"].to_pylist() == expected  # type: ignore[operator]
+
+
+def test_of_rows_that_are_wanted_by_their_numbers_only_such_parts_are_read_as_may_have_them(tmp_path: Path) -> None:
+    numbered = {"a": (1, pa.array([*"uvwxyz"])), "landing_seq": (2, pa.array([1, 2, 5, 6, 9, 12]))}
+    task = written(tmp_path / "a.parquet", numbered)
+    assert positions_of(task) == [0, 1, 2, 3, 4, 5]
+    assert positions_of(task, [6]) == [2, 3]
+    assert positions_of(task, [2, 10]) == [0, 1, 4, 5]
+    assert positions_of(task, [3]) == []
+    bare = written(tmp_path / "b.parquet", {"a": (1, pa.array([*"xyz"]))})
+    assert positions_of(bare, [3]) == [0, 1, 2], "a file that says nothing of numbers may have any"
 
 
 def test_rows_without_a_number_are_in_no_part(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from leanops.home import Home
-from leanops.maintenance import MANY_FILES, SNAPSHOTS, YOUNG, expirable, has_many_small_files
+from leanops.maintenance import MANY_FILES, SNAPSHOTS, YOUNG, expirable, is_worth_compacting
 from leanops.raw.files import ARROW_SCHEMA
 from leanops.raw.table import LAST_SEQ, ensure_raw_table
 from leanops_resources.catalog import LocalCatalog
@@ -91,6 +91,6 @@ def test_only_many_small_files_of_one_partition_are_worth_to_be_written_anew(tab
     for day in (1, 2):
         for _ in range(MANY_FILES - 1):
             commit(day)
-    assert not has_many_small_files(table)
+    assert not is_worth_compacting(table)
     commit(2)
-    assert has_many_small_files(table)
+    assert is_worth_compacting(table)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
@@ -174,20 +173,6 @@ def test_a_file_in_which_only_some_rows_have_numbers_keeps_those(raw: Table) -> 
     found = numbers(raw)
     assert (found["a"], found["b"]) == (1, 2)
     assert {found["c"], found["d"]} == {3, 4}
-
-
-def test_what_was_numbered_can_be_found_by_its_id_like_all_of_raw(raw: Table) -> None:
-    others_append(raw, [f"m{number}" for number in range(100)])
-    (theirs,) = files(raw)
-    number_rows(raw)
-    (ours,) = files(raw)
-    assert bloom_filter_bytes(theirs) is None
-    assert bloom_filter_bytes(ours)
-
-
-def bloom_filter_bytes(path: Path) -> int | None:
-    length: int | None = pq.read_metadata(path).row_group(0).column(0).bloom_filter_length
-    return length
 
 
 def test_a_build_sees_the_rows_when_they_have_numbers_and_not_before(raw: Table, catalog: Catalog) -> None:
