@@ -35,7 +35,7 @@ from leanops.names import ERRORS, SOURCE, Layer, spark_table, table
 from leanops.raw.table import RAW_PARTITIONS
 from leanops.snapshots import PREFIX
 from leanops.standardized.table import STANDARDIZED_PARTITIONS
-from leanops.tables import KEYED, PROPERTIES, create_table
+from leanops.tables import KEYED, LANDED, create_table
 from leanops_resources.catalog import LocalCatalog
 
 TOPICS = 700 // SHRINK
@@ -188,7 +188,7 @@ def _copy(catalog: Catalog, template: Mapping[Layer, Table], topic: str) -> None
     """Make the tables of a topic with the files of another."""
     snapshots: dict[Layer, int | None] = {}
     for layer, source in template.items():
-        properties = PROPERTIES if layer is Layer.RAW else KEYED
+        properties = LANDED if layer is Layer.RAW else KEYED
         copy = create_table(catalog, table(layer, topic), source.schema(), _PARTITIONS[layer], properties)
         checkpoint = checkpoint_of(source)
         if layer in SOURCE:

@@ -41,7 +41,8 @@ class TableFile:
     may_lack_seq: bool
     """Whether there may be rows without a number."""
     landed: int | None
-    """When the first of its rows landed, where that is known."""
+    last_landed: int | None
+    """When the first and the last of its rows landed, where that is known."""
 
     @classmethod
     def of(cls, task: FileScanTask, schema: Schema) -> "TableFile":
@@ -56,6 +57,7 @@ class TableFile:
             _bound(file.upper_bounds, seq),
             (file.null_value_counts or {}).get(seq, 1) > 0,
             _bound(file.lower_bounds, landed),
+            _bound(file.upper_bounds, landed),
         )
 
     @property

@@ -33,8 +33,6 @@ PROPERTIES: Mapping[str, str] = {
     _MERGES: "true",
     "commit.manifest.min-count-to-merge": "20",
     "write.parquet.compression-codec": "zstd",
-    # What a look-up reads of a large file; what Spark compacts is to be as quick to look into as what builds write.
-    "write.parquet.row-group-size-bytes": "4194304",
     # Each commit writes all metadata anew; nothing else would ever remove what was written before.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -58,8 +56,15 @@ ERRORS_OF_TOPICS: Mapping[str, str] = {
 }
 """Of the tables of what did not make it into a layer, by publish day and sorted by topic."""
 
-KEYED: Mapping[str, str] = {
+LANDED: Mapping[str, str] = {
     **PROPERTIES,
+    # What a look-up reads of a large file. Builds write such row groups by themselves; a compaction has to be told.
+    "write.parquet.row-group-size-bytes": "4194304",
+}
+"""Of tables of messages as they landed."""
+
+KEYED: Mapping[str, str] = {
+    **LANDED,
     # A correction of an old day writes a small file of deleted positions instead of writing that day again.
     "write.delete.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",

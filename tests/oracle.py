@@ -50,11 +50,12 @@ class Message:
 
 @dataclass
 class Standardized:
-    """The tables that a history gives: rows by key, and the ids of the messages that could not be read."""
+    """The tables that a history gives: rows by key, and the messages that could not be read, by their numbers."""
 
     plan: FlattenPlan
-    firsts: dict[str, Message] = field(default_factory=dict)
-    refused: set[str] = field(default_factory=set)
+    firsts: dict[int, Message] = field(default_factory=dict)
+    """The messages that are no copies."""
+    refused: dict[int, Message] = field(default_factory=dict)
     versions: dict[str, list[Message]] = field(default_factory=dict)
     latest: dict[str, Message] = field(default_factory=dict)
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -84,28 +85,35 @@ class Curated:
 # From RAW to Standardized
 
 
-def standardized(messages: Iterable[Message], plan: FlattenPlan) -> Standardized:
-    """FIFO on message_id, parse, flatten, map the envelope, LIFO on idempotency_key."""
-    result = Standardized(plan)
-    for message in sorted(messages, key=lambda each: each.landing_seq):
-        if result.firsts.setdefault(message.message_id, message) is not message:
-            result.duplicates += 1
+def standardized(messages: Iterable[Message], plan: FlattenPlan, days: int | None = None) -> Standardized:
+    """FIFO on message_id, parse, flatten, map the envelope, LIFO on idempotency_key.
 
-    parsed = {name: leaves(first.payload.encode("utf-8", "surrogatepass")) for name, first in result.firsts.items()}
-    result.refused = {name for name, found in parsed.items() if found is None}
-    good = {name: found for name, found in parsed.items() if found is not None}
+    A copy that lands more than so many days after all those before it is no copy any more.
+    """
+    result, landed = Standardized(plan), dict[str, list[int]]()
+    for message in sorted(messages, key=lambda each: each.landing_seq):
+        before = landed.setdefault(message.message_id, [])
+        if any(days is None or message.ingestion_ts - moment <= days * 86_400 for moment in before):
+            result.duplicates += 1
+        else:
+            result.firsts[message.landing_seq] = message
+        before.append(message.ingestion_ts)
+
+    parsed = {seq: leaves(first.payload.encode("utf-8", "surrogatepass")) for seq, first in result.firsts.items()}
+    result.refused = {seq: result.firsts[seq] for seq, found in parsed.items() if found is None}
+    good = {seq: found for seq, found in parsed.items() if found is not None}
     result.plan = plan.extended(path for found in good.values() for path in found if path != plan.key)
     placed = {column.path for column in result.plan.columns} | {plan.key}
 
-    for name, found in good.items():
-        in_payload = found.get(plan.key or ())
-        key = next(each for each in (in_payload, result.firsts[name].idempotency_key, name) if not is_blank(each))
+    for seq, found in good.items():
+        first, in_payload = result.firsts[seq], found.get(plan.key or ())
+        key = next(each for each in (in_payload, first.idempotency_key, first.message_id) if not is_blank(each))
         assert key is not None
-        result.versions.setdefault(key, []).append(result.firsts[name])
+        result.versions.setdefault(key, []).append(first)
 
     for key, versions in result.versions.items():
         latest = max(versions, key=lambda each: (each.publish_time, each.ingestion_ts, each.message_id))
-        found = good[latest.message_id]
+        found = good[latest.landing_seq]
         result.superseded += len(versions) - 1
         result.latest[key] = latest
         below = {path[:level] for path in found if path in placed for level in range(len(path))}
@@ -129,7 +137,8 @@ def standardized_under(contract: Contract, messages: Iterable[Message], cap: int
     is_kept = any(fills(path, column) for path in levels for column in contract.payload_columns)
     if key and is_kept and key not in envelope.values():
         columns.append(FlatColumn(key, free_name(key, set(envelope))))
-    return standardized(messages, FlattenPlan(tuple(columns), cap, contract.bound_fields, key))
+    plan = FlattenPlan(tuple(columns), cap, contract.bound_fields, key)
+    return standardized(messages, plan, contract.thresholds.duplicates_within_days)
 
 
 def is_blank(text: str | None) -> bool:

@@ -340,7 +340,7 @@ def _tasks_of_files(scans: Sequence[Scan]) -> list[Task]:
 
 
 def _tasks_of_topics(scans: Sequence[Scan]) -> list[Task]:
-    """A task for all files of each topic."""
+    """A task for all files of each topic, also where it has none: a worker may have more to do than to read."""
     topics: dict[str, Task] = {}
     for scan in scans:
         task = topics.setdefault(scan.topic, Task())
@@ -349,7 +349,7 @@ def _tasks_of_topics(scans: Sequence[Scan]) -> list[Task]:
             continue
         task.reads.append(_Read.of(scan))
         task.files.extend((file, [len(task.reads) - 1]) for file in scan.files)
-    return [task for task in topics.values() if task.files]
+    return [*topics.values()]
 
 
 def _packed(tasks: Sequence[Task]) -> list[bytes]:
@@ -357,7 +357,7 @@ def _packed(tasks: Sequence[Task]) -> list[bytes]:
     largest_first = sorted(tasks, key=lambda each: -each.bytes)
     by_bytes = math.ceil(sum(each.bytes for each in tasks) / _PACK_BYTES)
     by_files = math.ceil(sum(len(each.files) for each in tasks) / _PACK_FILES)
-    packs: list[list[Task]] = [[] for _ in range(min(max(by_bytes, by_files), _MOST_PACKS, len(tasks)))]
+    packs: list[list[Task]] = [[] for _ in range(min(max(by_bytes, by_files, 1), _MOST_PACKS, len(tasks)))]
     for i, task in enumerate(largest_first):
         # Forth and back, so that the first does not get the largest of each round.
         packs[i % len(packs) if (i // len(packs)) % 2 == 0 else -1 - i % len(packs)].append(task)

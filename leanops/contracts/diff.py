@@ -2,7 +2,7 @@
 
 | impact | changes | what is done |
 |---|---|---|
-| noted | version, description, owners, thresholds, the order of columns | nothing about rows |
+| noted | version, description, owners, thresholds of checks, the order of columns | nothing about rows |
 | compatible | a new column that is no CDE; INT→BIGINT, FLOAT→DOUBLE, a DECIMAL of more digits | the tables evolve |
 | breaking | anything else | the topic is rebuilt beside its tables, and published when its ledger closes |
 """
@@ -76,10 +76,16 @@ def require_successor(active: Contract, new: Contract, where: str) -> None:
 
 
 def _of_the_whole(old: Contract, new: Contract) -> Iterator[Change]:
-    for key in ("version", "description", "owners", "thresholds"):
+    for key in ("version", "description", "owners"):
         before, after = (_text(getattr(each, key)) for each in (old, new))
         if before != after:
             yield Change(f"$.{key}", f"{before} → {after}", Impact.NOTED)
+    for key in type(new.thresholds).model_fields:
+        before, after = (_text(getattr(each.thresholds, key)) for each in (old, new))
+        if before != after:
+            # Which messages are copies decides what every layer holds.
+            impact = Impact.BREAKING if key == "duplicates_within_days" else Impact.NOTED
+            yield Change(f"$.thresholds.{key}", f"{before} → {after}", impact)
     both = set(old.column_names) & set(new.column_names)
     if [name for name in old.column_names if name in both] != [name for name in new.column_names if name in both]:
         yield Change("$", "columns in another order, which the tables do not follow", Impact.NOTED)

@@ -24,6 +24,7 @@ from leanops.names import RESERVED_COLUMNS, SAFE_NAME, TOPIC_NAME, TOPIC_RULE
 from leanops.standardized.flatten_plan import BoundFields, Path, column_name
 
 MAX_COLUMNS = 2000
+MAX_HORIZON_DAYS = 3650
 """More columns than this in one contract is a mistake, not a table."""
 
 RULES_VERSION = 2
@@ -201,12 +202,15 @@ class PayloadColumn(_Strict):
 
 
 class Thresholds(_Strict):
-    """When a check of the topic fails."""
+    """What is too many, too long or too late for the topic."""
 
     cde_percent: Annotated[float, Field(gt=0, le=100)] = 5.0
     """More rows of a day than this break a Critical Data Element: an error, and not just a warning."""
     silent_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Nothing has landed for so long; when it is not set, the topic's own rhythm says how long is too long."""
+    duplicates_within_days: Annotated[int, Field(ge=1, le=MAX_HORIZON_DAYS)] | None = None
+    """A copy that lands later than this after the one before it is a message of its own. When it is not set, no copy
+    is: all of the past is looked at."""
 
 
 class Contract(_Strict):
@@ -235,7 +239,7 @@ class Contract(_Strict):
     """The columns of Curated."""
 
     thresholds: Thresholds = Thresholds()
-    """When checks of the topic fail, where the defaults do not suit it."""
+    """What is too many, too long or too late, where the defaults do not suit the topic."""
 
     @field_validator("owners", "envelope_columns", "payload_columns", mode="before")
     @classmethod
@@ -272,10 +276,17 @@ class Contract(_Strict):
         """The field that has the record's key."""
         return next((each.path for each in self.envelope_columns if each.name == "idempotency_key"), None)
 
+    @property
+    def horizon(self) -> int | None:
+        """So many seconds after a message no copy of it is taken for one any more."""
+        days = self.thresholds.duplicates_within_days
+        return None if days is None else days * 86_400
+
     @cached_property
     def fingerprint(self) -> str:
         """Tells contracts apart by what they say of rows, whatever their versions are."""
         columns = {"__all__": {"description"}}
         about_people = {"table_name": True, "version": True, "thresholds": True, "owners": True, "description": True}
+        # Which messages are copies is said of Standardized: where that is read again, so is Curated.
         said = self.model_dump_json(exclude={**about_people, "envelope_columns": columns, "payload_columns": columns})
         return hashlib.sha256(f"{RULES_VERSION} {said}".encode()).hexdigest()[:16]

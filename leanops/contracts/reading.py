@@ -14,6 +14,7 @@ from leanops.contracts.column_types import ALL_TYPES
 from leanops.contracts.json_text import json_object, shown
 from leanops.contracts.model import (
     MAX_COLUMNS,
+    MAX_HORIZON_DAYS,
     MAX_OWNERS,
     MAX_VERSION,
     NAME_RULE,
@@ -50,9 +51,10 @@ ALLOWED = {
     "payload_columns[].cde": "true or false",
     "payload_columns[].default": "a text, whatever the type is",
     "payload_columns[].description": "a text",
-    "thresholds": "an object with the keys cde_percent, silent_hours or both",
+    "thresholds": "an object with any of the keys cde_percent, silent_hours and duplicates_within_days",
     "thresholds.cde_percent": "a number above 0 and up to 100",
     "thresholds.silent_hours": "a number above 0",
+    "thresholds.duplicates_within_days": f"a whole number from 1 to {MAX_HORIZON_DAYS:,}",
 }
 """What may stand at each place of a contract."""
 

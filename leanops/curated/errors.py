@@ -23,7 +23,7 @@ INVALID = (
 """A row that workers hand back: because it is invalid, or because errors of its record may be open."""
 
 _COLUMNS = [field.name for field in ERRORS_SCHEMA.fields]
-_SAME = ("topic_name", "message_id")
+_SAME = ("topic_name", "message_id", "landing_seq")
 
 
 def errors_of(spark: SparkSession, topics: Sequence[str]) -> DataFrame:
@@ -82,10 +82,10 @@ def write_errors(changes: DataFrame, is_any_there: bool) -> None:
     # What is there gives way, wherever and however often it stands, to what it is from now on: two rows of the source.
     gone = changes.where("is_there").select(*_SAME, F.lit(True).alias("is_gone"))
     rows = changes.select(*_COLUMNS).unionByName(gone, allowMissingColumns=True).alias("change")
-    is_same = [F.expr(f"errors.{each} = change.{each}") for each in _SAME]
+    is_same = " AND ".join(f"errors.{each} <=> change.{each}" for each in _SAME)
     is_gone = F.expr("change.is_gone")
     (
-        rows.mergeInto(name, is_gone & is_same[0] & is_same[1])
+        rows.mergeInto(name, is_gone & F.expr(is_same))
         .whenMatched()
         .delete()
         .whenNotMatched(is_gone.isNull())

@@ -49,7 +49,7 @@ from leanops.ledger.worker import rows_of_ledgers
 from leanops.names import ERRORS, Layer, spark_table, table
 from leanops.slices import sized
 from leanops.standardized.table import key_plan
-from leanops.standardized.transform import MESSAGE, RECORD_KEY, read_payloads
+from leanops.standardized.transform import MESSAGE, RECORD_KEY, horizons_of, read_payloads
 from leanops.tables import find_table
 
 _MOST_SENT = 1_000_000
@@ -151,17 +151,18 @@ class _Questions:
         planned = [each for each in self.planned if each.layer is Layer.STANDARDIZED]
         if not planned:
             return None
+        horizons = horizons_of({each.topic: each.request.contract for each in planned})
         unwritten, versions = stand.where(is_to_explain()), rows.where(standing_in(Layer.STANDARDIZED, KEPT, HELD))
         if not self.is_large:
             landed = rows.where(standing_in(Layer.STANDARDIZED, LANDED))
-            return fates_of_unwritten(landed.transform(marked_if_unwritten, unwritten, False), versions)
+            return fates_of_unwritten(landed.transform(marked_if_unwritten, unwritten, False), versions, horizons)
         is_sent = unwritten.count() <= _MOST_SENT
         landed = self._read([scan for each in planned for scan in (each.messages, each.copies)], MESSAGE)
         plans = {each.topic: key_plan(each.request.contract) for each in planned}
         read = read_payloads(landed.transform(with_ids_of, unwritten, is_sent), plans)
         read = checkpointed(read.transform(marked_if_unwritten, unwritten, is_sent))
         versions = versions.transform(with_keys_of, read.where("is_unwritten"), is_sent)
-        return fates_of_unwritten(read, versions)
+        return fates_of_unwritten(read, versions, horizons)
 
     def _count(self, tallies: Tallies, stand: DataFrame, rows: DataFrame, fates: DataFrame | None) -> bool:
         """Count rows by where they stand and what they lack; whether any records have more than one row."""

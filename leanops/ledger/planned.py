@@ -168,7 +168,7 @@ class PlannedLedger:
         """All messages that the layer stands for, by their ids."""
         landed = Slice(-1, self.upto)
         where = _Condition(landed.holds, landed.may_be_in, landed.text)
-        return self._rows(Layer.RAW, COPIES, ("message_id", "landing_seq"), where)
+        return self._rows(Layer.RAW, COPIES, ("message_id", "landing_seq", "ingestion_ts"), where)
 
     @property
     def look_ups(self) -> list[Scan]:

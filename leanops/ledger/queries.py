@@ -7,9 +7,9 @@ from leanops.names import ERRORS, SOURCE, Layer, spark_table
 # Payloads are read here by Spark's own lax function. For payloads that are plain JSON that is the same key.
 _NOT_EXPLAINED = """
   AND NOT EXISTS (SELECT 1 FROM {source} copy
-                  WHERE copy.message_id = came.message_id AND copy.landing_seq < came.landing_seq)
+                  WHERE copy.message_id = came.message_id AND copy.landing_seq < came.landing_seq{in_time})
   AND NOT EXISTS (SELECT 1 FROM {kept} later
-                  WHERE later.idempotency_key = {key} AND later.message_id <> came.message_id
+                  WHERE later.idempotency_key = {key} AND later.landing_seq <> came.landing_seq
                     AND later.publish_time >= came.publish_time)"""
 
 _QUERY = """WITH placed AS (
@@ -37,7 +37,8 @@ def findings_query(account: Account, contract: Contract) -> str:
     is_curated = layer is Layer.CURATED
     places = {"source": SOURCE[layer], "kept": layer, "refused": ERRORS[layer]}
     tables = {place: _name(each, topic) for place, each in places.items()}
-    explained = "" if is_curated else _NOT_EXPLAINED.format(key=_key(contract), **tables)
+    in_time = f" AND copy.ingestion_ts >= came.ingestion_ts - {contract.horizon}" if contract.horizon else ""
+    explained = "" if is_curated else _NOT_EXPLAINED.format(key=_key(contract), in_time=in_time, **tables)
     return _QUERY.format(
         topic=topic,
         are_open=" AND closed IS NULL" if is_curated else "",

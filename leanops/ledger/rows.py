@@ -4,7 +4,7 @@ Rows are those of any number of topics and layers. `role` tells the layer whose 
 in which they stand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED, in_place
 from leanops.names import SOURCE, Layer
-from leanops.standardized.transform import MESSAGE, READ, RECORD_KEY, VERSION, Fate
+from leanops.standardized.transform import MESSAGE, READ, RECORD_KEY, VERSION, Fate, is_copy
 from leanops.table_files import NO_DAY
 
 PLACES = (CAME_IN, KEPT, REFUSED)
@@ -130,20 +130,21 @@ def with_keys_of(versions: DataFrame, unwritten: DataFrame, is_sent: bool) -> Da
     return versions.join(_broadcast(keys, is_sent), keys.columns, "left_semi")
 
 
-def fates_of_unwritten(landed: DataFrame, versions: DataFrame) -> DataFrame:
+def fates_of_unwritten(landed: DataFrame, versions: DataFrame, horizons: Mapping[str, int]) -> DataFrame:
     """Why messages stand nowhere: another copy landed before, or a later version of their record stands; else lost.
 
     `landed` are these messages, marked, and all others with their ids; `versions` rows of Standardized with their keys.
     """
-    standing = versions.select("topic", F.col("idempotency_key").alias(RECORD_KEY), F.struct(*VERSION).alias("version"))
+    version = F.struct(F.struct(*VERSION).alias("version"), F.col("landing_seq").alias("seq")).alias("version")
+    standing = versions.select("topic", F.col("idempotency_key").alias(RECORD_KEY), version)
     rows = landed.unionByName(standing, allowMissingColumns=True)
-    first = F.min("landing_seq").over(Window.partitionBy("topic", "message_id"))
     latest = F.max("version").over(Window.partitionBy("topic", RECORD_KEY))
-    known = rows.withColumn("first", first).withColumn("latest", latest).where("is_unwritten")
-    is_of_another = F.col("latest.message_id") != F.col("message_id")
-    is_outdated = is_of_another & (F.col("latest") > F.struct(*VERSION))
+    is_duplicate = is_copy(F.col("landing_seq").isNotNull(), horizons)
+    known = rows.withColumns({"is_duplicate": is_duplicate, "latest": latest}).where("is_unwritten")
+    is_of_another = F.col("latest.seq") != F.col("landing_seq")
+    is_outdated = is_of_another & (F.col("latest.version") > F.struct(*VERSION))
     fate = (
-        F.when(F.col("first") < F.col("landing_seq"), Fate.DUPLICATE)
+        F.when(F.col("is_duplicate"), Fate.DUPLICATE)
         .when(F.col("error_kind").isNull() & is_outdated, Fate.SUPERSEDED)
         .otherwise(LOST)
     )

@@ -140,10 +140,25 @@ class _Story:
             yield self._landing(row)
         if not landed:
             return
-        for copy in landed[1:]:
-            first = landed[0]["landing_seq"]
-            yield self._event(f"number {copy['landing_seq']} is a duplicate of number {first}, and goes no further", {})
-        yield from self._fate(landed[0], stands)
+        counting = [landed[0]]
+        for place, copy in enumerate(landed[1:], 1):
+            first, seq = counting[-1]["landing_seq"], copy["landing_seq"]
+            if self._is_in_time(landed[:place], copy):
+                yield self._event(f"number {seq} is a duplicate of number {first}, and goes no further", {})
+            else:
+                days = self.topic.contract.thresholds.duplicates_within_days if self.topic.contract else None
+                what = (
+                    f"number {seq} landed more than {days} days after the copy before it, and is a message of its own"
+                )
+                yield self._event(what, {})
+                counting.append(copy)
+        for row in counting:
+            yield from self._fate(row, stands)
+
+    def _is_in_time(self, before: Sequence[Row], copy: Row) -> bool:
+        """Whether a message is a copy of those that landed before it, by the horizon of the contract."""
+        horizon = self.topic.contract.horizon if self.topic.contract else None
+        return horizon is None or copy["ingestion_ts"] - max(each["ingestion_ts"] for each in before) <= horizon
 
     def _landing(self, row: Row) -> Event:
         raw = self.catalog.load_table(table(Layer.RAW, self.topic.name))
@@ -161,7 +176,7 @@ class _Story:
         return self._event(what, facts)
 
     def _fate(self, first: Row, stands: Sequence[Row] | None) -> Iterator[Event]:
-        """What became of the copy that counts, which `stands` where it is known already."""
+        """What became of a copy that counts, which `stands` where it is known already."""
         contract, name = self.topic.contract, self.topic.name
         upto = int(checkpoint_of(find_table(self.catalog, table(Layer.STANDARDIZED, name))).get("upto", 0))
         if contract is None:
@@ -178,7 +193,7 @@ class _Story:
             return
         rows = {layer: [row for row in stands if row["layer"] is layer] for layer in Layer}
         standing = rows[Layer.STANDARDIZED]
-        own = [row for row in standing if row["message_id"] == first["message_id"]]
+        own = [row for row in standing if row["landing_seq"] == first["landing_seq"]]
         yield self._event(f"is a version of the record {key}", {"idempotency_key": key})
         if own:
             yield self._event("stands in Standardized: it is the latest version", _short(own[0]))

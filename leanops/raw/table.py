@@ -12,7 +12,7 @@ from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from leanops.names import DAY_FIELD, Layer, table
-from leanops.tables import ensure_table
+from leanops.tables import LANDED, ensure_table
 
 RAW_SCHEMA = Schema(
     NestedField(1, "message_id", StringType(), required=True),
@@ -36,7 +36,7 @@ DELIVERY = "leanops.delivery"
 
 def ensure_raw_table(catalog: Catalog, topic: str) -> Table:
     """The RAW table of `topic`, created if this is the first that is heard of it."""
-    return ensure_table(catalog, table(Layer.RAW, topic), RAW_SCHEMA, RAW_PARTITIONS)
+    return ensure_table(catalog, table(Layer.RAW, topic), RAW_SCHEMA, RAW_PARTITIONS, LANDED)
 
 
 def last_landing_seq(raw: Table | None) -> int:

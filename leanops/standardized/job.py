@@ -36,6 +36,7 @@ from leanops.standardized.transform import (
     VERSION,
     Fate,
     candidates,
+    horizons_of,
     in_landing_order,
     new_fields,
     parse_errors,
@@ -101,12 +102,16 @@ def _read(spark: SparkSession, messages: Sequence[Scan], plans: Mapping[str, Fla
     return read_tables(spark, messages, MESSAGE, payload_reader(plans), READ)
 
 
+def _horizons(planned: Sequence[PlannedStandardized]) -> dict[str, int]:
+    return horizons_of({each.topic: each.build.contract for each in planned})
+
+
 def _foreseen(spark: SparkSession, planned: PlannedStandardized) -> FlattenPlan:
     """The plan with the fields of a new topic's first messages, most of all it has: known ones are read faster."""
     if not planned.part.is_whole:
         return planned.plan
     first = _read(spark, [planned.messages(Slice(0, min(_SAMPLE, planned.part.upto)))], {planned.topic: planned.plan})
-    decided = first.transform(_as_candidates).transform(candidates).transform(with_fates)
+    decided = first.transform(_as_candidates).transform(candidates).transform(with_fates, _horizons([planned]))
     counted = decided.where(F.coalesce("fate", F.lit("")) != Fate.DUPLICATE)
     return planned.plan.extended(new_fields(counted))
 
@@ -153,7 +158,7 @@ def _with_fates(
         parts.append(rows.transform(candidates))
     rows = reduce(DataFrame.unionByName, parts)
     rows = rows if is_large else together(rows, [scan for each in anew for scan in each.standing])
-    decided = rows.transform(with_fates)
+    decided = rows.transform(with_fates, _horizons(planned))
     if foreign is None:
         return decided
     return decided.unionByName(foreign.withColumn("fate", F.lit(FOREIGN)), allowMissingColumns=True)

@@ -19,6 +19,7 @@ from leanops.standardized.flatten_plan import FlattenPlan
 from leanops.standardized.table import ensure_standardized_table, is_mapped_by, plan_of
 from leanops.standardized.transform import COPY, HELD, MESSAGE_COLUMNS, STANDING
 from leanops.standardized.worker import TopicWriter
+from leanops.table_files import TableFile
 
 REREAD = "All of RAW was read again: Standardized had been built by earlier rules, or for other fields of the contract."
 
@@ -67,15 +68,25 @@ class PlannedStandardized(Planned):
         """Where the messages may have landed before, and the versions that the table holds."""
         if self.part.is_whole:
             return []
-        raw, part = self.source, self.part
-        copies = Scan(
-            self.topic, raw, _STANDING_COLUMNS, part.is_beside, part.may_be_beside, self.source_snapshot, COPY
-        )
+        raw, where = self.source, self.part.is_beside
+        copies = Scan(self.topic, raw, _STANDING_COLUMNS, where, self._may_have_copies, self.source_snapshot, COPY)
         scans = [scan for scan in (copies, self.held) if scan.files]
         if not self.is_looked_up:
             return scans
         index = self.index.statistics_path if self.index else None
         return [replace(each, by=_FOUND_BY[each.role], index=index) for each in scans]
+
+    def _may_have_copies(self, file: TableFile) -> bool:
+        """Whether copies of the messages may be in a file; none that count are in one that is too old."""
+        horizon, landed = self.build.contract.horizon, self._landed
+        is_too_old = horizon and landed and file.last_landed is not None and file.last_landed < landed - horizon
+        return self.part.may_be_beside(file) and not is_too_old
+
+    @cached_property
+    def _landed(self) -> int | None:
+        """When the first of the messages landed, if all files say it."""
+        moments = [each.landed for each in self.rows.table_files]
+        return None if None in moments else min(filter(None, moments), default=None)
 
     @cached_property
     def index(self) -> StatisticsFile | None:

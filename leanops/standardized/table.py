@@ -131,9 +131,12 @@ def plan_of(standardized: Schema, contract: Contract) -> FlattenPlan:
 def mapping_of(contract: Contract, plan: FlattenPlan) -> str:
     """What of the contract says what Standardized holds, in short, for the summary of a commit.
 
-    That is the envelope, whether the key's field has a column, and, once not all fields have one, which ones must.
+    That is the envelope, whether the key's field has a column, how late a copy may be, and, once not all fields have a
+    column, which ones must.
     """
     said = [f"rules {RULES_VERSION}", *(f"{each.name}={each.source}" for each in contract.envelope_columns)]
+    if contract.horizon is not None:
+        said.append(f"copies within {contract.horizon} seconds")
     if plan.key:
         said.append(f"key has a column: {plan.bound.reach(plan.key)}")
     if plan.is_full:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 from leanops.batch import blame
 from leanops.batch.blame import topic_blamed
 from leanops.batch.scan import KnownIndexes, Reshape, Task, fitted, lists_of, repeated
+from leanops.contracts.model import Contract
 from leanops.key_index.file import Kind
 from leanops.names import OBJECTS_COLUMN, OVERFLOW_COLUMN
 from leanops.standardized.flatten_plan import FlattenPlan, Path, path_from_text
@@ -167,15 +168,40 @@ def candidates(rows: DataFrame) -> DataFrame:
     return rows.where(F.col("role").isin(NEW, COPY, HELD)).withColumn(RECORD_KEY, key)
 
 
-def with_fates(rows: DataFrame) -> DataFrame:
+def is_copy(has_landed: Column, horizons: Mapping[str, int]) -> Column:
+    """Whether a message, of those that have landed, is a copy: another with its id has landed before.
+
+    Where the topic's contract has a horizon, in seconds, that must not have been longer ago.
+    """
+    seq, landed = F.col("landing_seq"), F.col("ingestion_ts")
+    copies = Window.partitionBy("topic", "message_id")
+    is_later = has_landed & (seq > F.min(F.when(has_landed, seq)).over(copies))
+    if not horizons:
+        return is_later
+    before = copies.orderBy("landing_seq").rangeBetween(Window.unboundedPreceding, -1)
+    is_in_time = landed - F.max(F.when(has_landed, landed)).over(before) <= _horizon(horizons)
+    return is_later & F.coalesce(is_in_time, F.lit(True))
+
+
+def _horizon(horizons: Mapping[str, int]) -> Column:
+    # As text: a plan has room for no hundred levels of columns.
+    each = " ".join(f"WHEN '{topic}' THEN {seconds}" for topic, seconds in sorted(horizons.items()))
+    return F.expr(f"CASE topic {each} END")
+
+
+def horizons_of(contracts: Mapping[str, Contract]) -> dict[str, int]:
+    """How late a copy of a message may be, by topic, where the contract says it."""
+    return {topic: each.horizon for topic, each in contracts.items() if each.horizon is not None}
+
+
+def with_fates(rows: DataFrame, horizons: Mapping[str, int]) -> DataFrame:
     """Messages, each with its fate where it is not written, and the rows of the tables that are replaced.
 
     FIFO: of the copies of one message the first to land counts. LIFO: of the versions of one record the latest by
     publish_time, ingestion_ts and message_id counts.
     """
     is_new, is_held = F.col("role") == NEW, F.col("role") == HELD
-    first = F.min(F.when(~is_held, F.col("landing_seq"))).over(Window.partitionBy("topic", "message_id"))
-    told_apart = rows.withColumn("is_copy", ~is_held & (F.col("landing_seq") > first)).where(F.col("role") != COPY)
+    told_apart = rows.withColumn("is_copy", is_copy(~is_held, horizons)).where(F.col("role") != COPY)
     counts = is_held | (~F.col("is_copy") & F.col("error_kind").isNull())
     latest_first = [*(F.desc(name) for name in VERSION), is_new.desc()]
     rank = F.row_number().over(Window.partitionBy("topic", RECORD_KEY, "counts").orderBy(*latest_first))

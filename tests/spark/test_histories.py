@@ -181,7 +181,7 @@ class Play:
     raw: list[Message] = field(default_factory=list)
     standardized: oracle.Standardized | None = None
     curated: oracle.Curated = field(default_factory=oracle.Curated)
-    once_broken: set[str] = field(default_factory=set)
+    once_broken: set[int] = field(default_factory=set)
 
     def begin(self, tick: Tick) -> None:
         self.contract = tick.contract
@@ -231,8 +231,8 @@ class Play:
             )
         with self.explained("parse_errors"):
             assert_same(
-                {name: raw_row(expected.firsts[name]) for name in expected.refused},
-                by("message_id", map(without_reason, errors)),
+                {seq: raw_row(message) for seq, message in expected.refused.items()},
+                by("landing_seq", map(without_reason, errors)),
             )
         assert len(self.raw) == len(rows) + len(errors) + expected.duplicates + expected.superseded
         self.seen.update(drift(was, expected))
@@ -259,8 +259,8 @@ class Play:
             )
         assert len(source.rows) == len(rows) + len(open_errors)
 
-        broken_now = {source.latest[key].message_id for key in expected.broken}
-        assert {row["message_id"] for row in errors if row["closed"] is not None} == self.once_broken - broken_now
+        broken_now = {source.latest[key].landing_seq for key in expected.broken}
+        assert {row["landing_seq"] for row in errors if row["closed"] is not None} == self.once_broken - broken_now
         self.once_broken |= broken_now
         self.seen.update(turns(was, expected))
 
@@ -361,7 +361,7 @@ class Difference(Exception):
         self.histories = {history_of(message_id) for message_id in message_ids}
 
 
-def assert_same(expected: Mapping[str, Row], found: Mapping[str, Row], shown: int = 3) -> None:
+def assert_same(expected: Mapping[Any, Row], found: Mapping[Any, Row], shown: int = 3) -> None:
     keys = [key for key in {**expected, **found} if not same_row(expected.get(key), found.get(key))]
     if keys:
         texts = (f"{key!r}: {difference(expected.get(key), found.get(key))}" for key in keys[:shown])
@@ -395,9 +395,9 @@ def difference(expected: Row | None, found: Row | None) -> str:
     )
 
 
-def by(name: str, rows: Iterable[Row]) -> dict[str, Row]:
+def by(name: str, rows: Iterable[Row]) -> dict[Any, Row]:
     """Rows by what must be unique among them."""
-    keyed: dict[str, Row] = {}
+    keyed: dict[Any, Row] = {}
     for row in rows:
         other = keyed.setdefault(row[name], row)
         if other is not row:
@@ -460,7 +460,13 @@ def without(row: Row, *names: str) -> Row:
 # What came up: a search that never met these would prove nothing
 
 WHAT_MAY_HAPPEN = (
-    *("copy of a message", "copy with another payload", "copy of another day", "copy of a message that is unreadable"),
+    *(
+        "copy of a message",
+        "copy of a message after the horizon",
+        "copy with another payload",
+        "copy of another day",
+        "copy of a message that is unreadable",
+    ),
     *("superseded version", "superseded by one that landed before it", "superseded by one of another day"),
     *("superseded by one of the same moment", "superseded by one with a higher id"),
     *("key in the payload", "key beside the payload", "key that is the message's id"),
@@ -473,15 +479,19 @@ WHAT_MAY_HAPPEN = (
 
 def fates(raw: Sequence[Message], source: oracle.Standardized) -> Iterator[str]:
     """What became of the messages of a topic."""
+    first_of: dict[str, Message] = {}
     for message in raw:
-        first = source.firsts[message.message_id]
-        if message != first:
+        first = first_of.setdefault(message.message_id, message)
+        if first != message and message.landing_seq in source.firsts:
+            yield "copy of a message after the horizon"
+            first_of[message.message_id] = message
+        elif first != message:
             yield "copy of a message"
             if message.payload != first.payload:
                 yield "copy with another payload"
             if message.publish_time.date() != first.publish_time.date():
                 yield "copy of another day"
-            if message.message_id in source.refused:
+            if first.landing_seq in source.refused:
                 yield "copy of a message that is unreadable"
     for key, versions in source.versions.items():
         latest = source.latest[key]

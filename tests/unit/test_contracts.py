@@ -152,6 +152,14 @@ ONE_PROBLEM = [
     (contract(thresholds={"cde_percent": 0}), "$.thresholds.cde_percent", "a number above 0 and up to 100, found 0."),
     (contract(thresholds={"cde_percent": "5"}), "$.thresholds.cde_percent", 'found "5"'),
     (contract(thresholds={"silent_hours": 0}), "$.thresholds.silent_hours", "a number above 0, found 0."),
+    *(
+        (
+            contract(thresholds={"duplicates_within_days": days}),
+            "$.thresholds.duplicates_within_days",
+            f"a whole number from 1 to 3,650, found {days}.",
+        )
+        for days in (0, 1.5, 3651)
+    ),
     (contract(**{"$schema": 5}), "$.$schema", "it must be a text, found 5."),
 ]
 
@@ -166,7 +174,11 @@ MISSPELT = [
     (with_column(path="a"), "$.payload_columns[1].path", "Known here: name, source, type, format, cde,"),
     (with_envelope(sorce="x"), "$.envelope_columns[1].sorce", "Did you mean 'source'?"),
     (with_envelope(type="INT"), "$.envelope_columns[1].type", "Known here: name, source."),
-    (contract(thresholds={"cde": 5}), "$.thresholds.cde", "Known here: cde_percent, silent_hours."),
+    (
+        contract(thresholds={"cde": 5}),
+        "$.thresholds.cde",
+        "Known here: cde_percent, silent_hours, duplicates_within_days.",
+    ),
     (contract(**{"table name": "x"}), '$["table name"]', "Did you mean 'table_name'?"),
 ]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from leanops.contracts.column_types import ColumnType
-from leanops.contracts.model import Contract
+from leanops.contracts.model import Contract, Thresholds
 from tests import oracle
 from tests.cases import casts, payloads
 from tests.oracle import BrokenRule, Message
@@ -42,6 +42,18 @@ def test_the_first_copy_to_land_counts() -> None:
     found = standardized(message("m", 2, {"who": "second"}, day=3), message("m", 1, {"who": "first"}))
     assert [row["who"] for row in found.rows.values()] == ["first"]
     assert found.duplicates == 1
+
+
+def test_a_copy_that_lands_after_the_horizon_is_a_message_of_its_own() -> None:
+    landed = [
+        Message("m", f'{{"who": "{day}"}}', datetime(2026, 1, 1, tzinfo=UTC), day * 86_400, seq)
+        for seq, day in enumerate((1, 3, 5, 8))
+    ]
+    horizon = CONTRACT.model_copy(update={"thresholds": Thresholds(duplicates_within_days=2)})
+    found = oracle.standardized_under(horizon, landed)
+    assert (found.duplicates, found.superseded) == (2, 1)
+    assert [row["who"] for row in found.rows.values()] == ["8"]
+    assert standardized(*landed).duplicates == 3
 
 
 def test_the_latest_version_counts_whenever_it_lands() -> None:
@@ -79,7 +91,7 @@ def test_columns_are_named_in_landing_order_and_none_is_taken_over() -> None:
 
 def test_a_payload_that_is_no_object_is_refused_even_when_a_readable_copy_follows() -> None:
     found = standardized(message("m", 1, "[]"), message("m", 2, {}))
-    assert found.refused == {"m"}
+    assert [each.message_id for each in found.refused.values()] == ["m"]
     assert not found.rows
 
 
