@@ -71,11 +71,11 @@ def replaced_text(seqs: Sequence[int] | None) -> str:
 
 
 def replaced_since(builds: Iterable[Mapping[str, str]], upto: int) -> list[int] | None:
-    """The rows up to a number that builds have replaced; None if any of them has too many to name."""
+    """The rows up to a number that builds have replaced, in order; None if any of them has too many to name."""
     texts = [build.get("replaced", "") for build in builds]
     if _MANY in texts:
         return None
-    return [int(seq) for text in texts for seq in text.split(",") if seq and int(seq) <= upto]
+    return sorted(int(seq) for text in texts for seq in text.split(",") if seq and int(seq) <= upto)
 
 
 def certain_upto(table: Table | None, upto: int) -> int:

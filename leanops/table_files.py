@@ -4,6 +4,7 @@ A snapshot never changes, so whoever asks again, for other rows of it, reads no 
 asks are left out: they are most of what a manifest holds.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -68,9 +69,10 @@ class TableFile:
         """The same file with further positions deleted in it."""
         return replace(self, task=FileScanTask(self.file, self.task.delete_files | deletes)) if deletes else self
 
-    def seqs_among(self, seqs: Iterable[int]) -> list[int]:
-        """Those of some numbers whose rows it may hold."""
-        return [seq for seq in seqs if self.may_hold(seq - 1, seq)]
+    def may_hold_any(self, seqs: Sequence[int]) -> bool:
+        """Whether it may hold rows of some numbers, which are in order."""
+        first = _FIRST if self.first_seq is None else self.first_seq
+        return has_between(seqs, first, _LAST if self.last_seq is None else self.last_seq)
 
     def may_hold(self, after: int, upto: int) -> bool:
         """Whether it may hold rows that landed after one number and up to another."""
@@ -118,7 +120,7 @@ class PackedFiles:
             may_hold &= (self.last_seqs <= upto)[:, None]
         places = np.flatnonzero(may_hold.any(axis=1))
         for place, task in zip(places, self._tasks(places), strict=True):
-            yield task, seqs[may_hold[place]].tolist()
+            yield task, sorted(seqs[may_hold[place]].tolist())
 
     def _tasks(self, places: Iterable[int]) -> list[FileScanTask]:
         paths = self.paths.split("\n")
@@ -132,6 +134,12 @@ def _named(path: str, content: DataFileContent = DataFileContent.DATA) -> DataFi
 
 def _deletes(path: str) -> DataFile:
     return _named(path, DataFileContent.POSITION_DELETES)
+
+
+def has_between(seqs: Sequence[int], first: int, last: int) -> bool:
+    """Whether any of some numbers, which are in order, lies between two others."""
+    place = bisect_left(seqs, first)
+    return place < len(seqs) and seqs[place] <= last
 
 
 def table_files(table: Table, snapshot_id: int | None = None) -> "Sequence[TableFile]":

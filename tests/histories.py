@@ -427,9 +427,7 @@ def _contract(choices: _Choices, width: int, before: Contract | None = None) -> 
         {
             "table_name": "topic",
             "version": before.version + 1 if before else 1,
-            "thresholds": before.thresholds
-            if before
-            else {"duplicates_within_days": choices.of((None, None, 3_000, None))},
+            "thresholds": before.thresholds if before else {"duplicates_within_days": choices.of((None, 3_000))},
             "envelope_columns": before.envelope_columns
             if before
             else choices.of((*[envelope] * 4, envelope[:2], twice)),

@@ -8,3 +8,4 @@ def have_own_jobs(patch: pytest.MonkeyPatch, have: bool = True) -> None:
     if have:
         patch.setattr("leanops.batch.topics.LARGE_BYTES", -1)
         patch.setattr("leanops.batch.write.SHARE_BYTES", 1_000)
+        patch.setattr("leanops.ledger.shares.SHARE_ROWS", 3)

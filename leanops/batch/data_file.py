@@ -16,6 +16,7 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import FileScanTask
 
 from leanops.errors import TableUnreadable
+from leanops.table_files import has_between
 
 POSITION = "@position"
 """What the place of a row in its file is called; no column of a payload can be called so."""
@@ -38,8 +39,8 @@ def read_data_file(
 ) -> Iterator[pa.Table]:
     """The rows of a file, part by part, with the columns of these ids under these names; NULL where it has none.
 
-    Each has its position beside them. Where rows are wanted by their numbers, parts that have none of them are left
-    out.
+    Each has its position beside them. Where rows are wanted by their numbers, in order, parts that have none of them
+    are left out.
     """
     deleted, before = _deleted_positions(io, task), 0
     with io.new_input(task.file.file_path).open() as stream:
@@ -65,7 +66,7 @@ def _may_hold(group: pq.RowGroupMetaData, seqs: Sequence[int]) -> bool:
     for place in range(group.num_columns):
         column = group.column(place)
         if column.path_in_schema == "landing_seq" and column.statistics and column.statistics.has_min_max:
-            return any(column.statistics.min <= seq <= column.statistics.max for seq in seqs)
+            return has_between(seqs, column.statistics.min, column.statistics.max)
     return True
 
 

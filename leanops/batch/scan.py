@@ -79,7 +79,7 @@ class Scan:
     condition: str = "true"
     """What `where` asks, in SQL, for who has Spark read the rows."""
     seqs: Sequence[int] | None = None
-    """The numbers of the rows, where they are known."""
+    """The numbers of the rows, in order, where they are known."""
     by: str | None = None
     """The column of which a worker has some values, where it looks for the rows that have these."""
     index: str | None = None
@@ -93,7 +93,7 @@ class Scan:
         if self.uncommitted is not None:
             return [TableFile.of(FileScanTask(file), self.table.schema()) for file in self.uncommitted]
         files = (each for each in table_files(self.table, self.snapshot_id) if self.may_hold(each))
-        return [each for each in files if self.seqs is None or each.seqs_among(self.seqs)]
+        return [each for each in files if self.seqs is None or each.may_hold_any(self.seqs)]
 
     @property
     def files(self) -> list[FileScanTask]:
@@ -138,7 +138,7 @@ class _Read:
         """
         wanted = rows if self.where is None else rows.filter(self.where(rows))
         if self.seqs is not None:
-            wanted = wanted.filter(pc.is_in(wanted["landing_seq"], pa.array(self.seqs, pa.int64())))
+            wanted = wanted.filter(_is_among(wanted["landing_seq"], self.seqs))
         names = _TOLD if shape else TOLD
         told = dict(zip(names, (self.topic, self.role, file), strict=False))
         shape, there = shape or self.shape, {*self.columns.values()}
@@ -160,6 +160,12 @@ class _Read:
         is_on_days = pc.fill_null(pc.is_in(days, pa.array(sorted(self.days), pa.date32())), False)
         place = rows.schema.get_field_index(role)
         return rows.set_column(place, rows.schema.field(place), pc.if_else(is_on_days, ON_DAYS, rows[role]))
+
+
+def _is_among(numbers: pa.ChunkedArray, seqs: Sequence[int]) -> pa.ChunkedArray:
+    if isinstance(seqs, range):
+        return pc.and_(pc.greater_equal(numbers, seqs.start), pc.less(numbers, seqs.stop))
+    return pc.is_in(numbers, pa.array(seqs, pa.int64()))
 
 
 @dataclass(frozen=True)
@@ -309,11 +315,11 @@ def work_where_read(
     by_topic: bool = False,
 ) -> DataFrame:
     """What workers make of the files of all scans, shared out among them: file by file, or topic by topic."""
-    packs = _packed(_tasks_of_topics(scans) if by_topic else _tasks_of_files(scans))
+    packs = _in_packs(tasks_of_topics(scans) if by_topic else _tasks_of_files(scans))
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
-            yield from work(pickle.loads(zlib.decompress(packs[number])))  # noqa: S301 - packed by ourselves, below
+            yield from work(unpacked(packs[number]))
 
     return spark.range(0, len(packs), 1, max(1, len(packs))).mapInArrow(read, into)
 
@@ -339,7 +345,7 @@ def _tasks_of_files(scans: Sequence[Scan]) -> list[Task]:
     return [Task(reads, [(file, [*range(len(reads))])]) for file, reads in wanted.values()]
 
 
-def _tasks_of_topics(scans: Sequence[Scan]) -> list[Task]:
+def tasks_of_topics(scans: Sequence[Scan]) -> list[Task]:
     """A task for all files of each topic, also where it has none: a worker may have more to do than to read."""
     topics: dict[str, Task] = {}
     for scan in scans:
@@ -352,7 +358,7 @@ def _tasks_of_topics(scans: Sequence[Scan]) -> list[Task]:
     return [*topics.values()]
 
 
-def _packed(tasks: Sequence[Task]) -> list[bytes]:
+def _in_packs(tasks: Sequence[Task]) -> list[bytes]:
     """Tasks in packs, each of about as many bytes. What the tasks of one have in common is in it once."""
     largest_first = sorted(tasks, key=lambda each: -each.bytes)
     by_bytes = math.ceil(sum(each.bytes for each in tasks) / _PACK_BYTES)
@@ -361,8 +367,18 @@ def _packed(tasks: Sequence[Task]) -> list[bytes]:
     for i, task in enumerate(largest_first):
         # Forth and back, so that the first does not get the largest of each round.
         packs[i % len(packs) if (i // len(packs)) % 2 == 0 else -1 - i % len(packs)].append(task)
-    # Names of files are most of it, and much alike.
-    return [zlib.compress(pickle.dumps(pack), 1) for pack in packs]
+    return [packed(pack) for pack in packs]
+
+
+def packed(tasks: Sequence[Task]) -> bytes:
+    """Tasks as they are sent to a worker: names of files are most of it, and much alike."""
+    return zlib.compress(pickle.dumps(tasks), 1)
+
+
+def unpacked(tasks: bytes) -> list[Task]:
+    """The same in the worker."""
+    found: list[Task] = pickle.loads(zlib.decompress(tasks))  # noqa: S301 - packed by ourselves, above
+    return found
 
 
 def together(rows: DataFrame, others: Iterable[Scan]) -> DataFrame:

@@ -41,15 +41,18 @@ from leanops.ledger.rows import (
     shared_keys,
     standing,
     standing_in,
+    standing_of_shares,
+    told_apart,
     with_ids_of,
     with_keys_of,
 )
+from leanops.ledger.shares import rows_of_shares
 from leanops.ledger.tally import Tally
 from leanops.ledger.worker import rows_of_ledgers
 from leanops.names import ERRORS, Layer, spark_table, table
 from leanops.slices import sized
 from leanops.standardized.table import key_plan
-from leanops.standardized.transform import MESSAGE, RECORD_KEY, horizons_of, read_payloads
+from leanops.standardized.transform import MESSAGE, RECORD_KEY, horizons_of
 from leanops.tables import find_table
 
 _MOST_SENT = 1_000_000
@@ -96,10 +99,14 @@ class _Questions:
         """What was found out about each topic, in the order in which one answer leads to the next question."""
         tallies = {(each.topic, each.layer): Tally(each) for each in self.planned}
         rows = self._rows(self.planned)
-        # The rows of small topics are kept for all questions. Those of a large one are read again for each.
-        rows = rows if self.is_large else checkpointed(rows.repartition("topic"))
-        stand = checkpointed(rows.transform(standing)) if self.is_large else rows.transform(standing)
-        fates = self._fates(stand, rows)
+        if self.is_large:
+            # They are read again for each question.
+            stood = checkpointed(rows_of_shares(self.spark, self.planned, [*self._refused(self.planned)]))
+            stand, fates = standing_of_shares(stood), self._fates_of_large(stood, rows)
+        else:
+            rows = checkpointed(rows.repartition("topic"))
+            stand = rows.transform(standing)
+            fates = self._fates(stand, rows)
         is_sharing = self._count(tallies, stand, rows, fates)
         if findings := [*self._odd(tallies, stand, rows), *_lost(tallies, fates)]:
             self._name(tallies, reduce(DataFrame.unionByName, findings))
@@ -148,21 +155,31 @@ class _Questions:
 
     def _fates(self, stand: DataFrame, rows: DataFrame) -> DataFrame | None:
         """Why messages stand nowhere: by their payloads, copies and other versions, which are looked for."""
-        planned = [each for each in self.planned if each.layer is Layer.STANDARDIZED]
-        if not planned:
+        if not self._of_messages:
             return None
-        horizons = horizons_of({each.topic: each.request.contract for each in planned})
-        unwritten, versions = stand.where(is_to_explain()), rows.where(standing_in(Layer.STANDARDIZED, KEPT, HELD))
-        if not self.is_large:
-            landed = rows.where(standing_in(Layer.STANDARDIZED, LANDED))
-            return fates_of_unwritten(landed.transform(marked_if_unwritten, unwritten, False), versions, horizons)
+        landed, versions = (rows.where(standing_in(Layer.STANDARDIZED, *each)) for each in ((LANDED,), (KEPT, HELD)))
+        landed = landed.transform(marked_if_unwritten, stand.where(is_to_explain()))
+        return fates_of_unwritten(landed, versions, self._horizons)
+
+    def _fates_of_large(self, stood: DataFrame, rows: DataFrame) -> DataFrame | None:
+        """The same of a topic whose workers have found these messages: only such rows are sorted as can explain one."""
+        if not self._of_messages:
+            return None
+        unwritten = stood.where("rows IS NULL").transform(told_apart).withColumn("is_unwritten", F.lit(True))
         is_sent = unwritten.count() <= _MOST_SENT
-        landed = self._read([scan for each in planned for scan in (each.messages, each.copies)], MESSAGE)
-        plans = {each.topic: key_plan(each.request.contract) for each in planned}
-        read = read_payloads(landed.transform(with_ids_of, unwritten, is_sent), plans)
-        read = checkpointed(read.transform(marked_if_unwritten, unwritten, is_sent))
-        versions = versions.transform(with_keys_of, read.where("is_unwritten"), is_sent)
-        return fates_of_unwritten(read, versions, horizons)
+        copies = self._read([each.copies for each in self._of_messages], MESSAGE)
+        copies = copies.transform(with_ids_of, unwritten, is_sent)
+        versions = rows.where(standing_in(Layer.STANDARDIZED, KEPT, HELD)).transform(with_keys_of, unwritten, is_sent)
+        landed = unwritten.unionByName(copies, allowMissingColumns=True)
+        return fates_of_unwritten(landed, versions, self._horizons)
+
+    @property
+    def _of_messages(self) -> list[PlannedLedger]:
+        return [each for each in self.planned if each.layer is Layer.STANDARDIZED]
+
+    @property
+    def _horizons(self) -> dict[str, int]:
+        return horizons_of({each.topic: each.request.contract for each in self._of_messages})
 
     def _count(self, tallies: Tallies, stand: DataFrame, rows: DataFrame, fates: DataFrame | None) -> bool:
         """Count rows by where they stand and what they lack; whether any records have more than one row."""

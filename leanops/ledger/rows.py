@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DateType, LongType, StringType, StructField, StructType
 
 from leanops.ledger.planned import CAME_IN, HELD, KEPT, REFUSED, in_place
 from leanops.names import SOURCE, Layer
@@ -36,6 +36,18 @@ PLACED = StructType(
 
 Of a message that tells why others stand nowhere also what is wrong with its payload, or else the key of its record.
 """
+
+
+STOOD = StructType(
+    [
+        *PLACED.fields,
+        StructField("layer", StringType()),
+        StructField("day", DateType()),
+        *(StructField(place, LongType()) for place in PLACES),
+        StructField("rows", LongType()),
+    ]
+)
+"""So many rows of a day that stand in so many places; or, without these, a message that is to be explained."""
 
 
 def publish_day() -> Column:
@@ -110,23 +122,34 @@ def is_finding() -> Column:
     return is_odd() | (is_unwritten() & (F.col("layer") != Layer.STANDARDIZED))
 
 
+def standing_of_shares(stood: DataFrame) -> DataFrame:
+    """What workers have counted, as `standing` has it."""
+    hashed = F.when(F.col("message_id").isNotNull(), F.xxhash64("message_id")).alias("hash")
+    return stood.where("rows IS NOT NULL").select(*DAY, *PLACES, "landing_seq", hashed, "rows")
+
+
+def told_apart(messages: DataFrame) -> DataFrame:
+    """Messages that may explain each other, with the hashes of their ids."""
+    hashed = (publish_day(), F.xxhash64("message_id").alias("hash"))
+    return messages.select("topic", "landing_seq", *VERSION, "error_kind", RECORD_KEY, *hashed)
+
+
 def with_ids_of(landed: DataFrame, unwritten: DataFrame, is_sent: bool) -> DataFrame:
     """What has landed with the ids of messages that stand nowhere, by their hashes."""
-    ids = _broadcast(unwritten.select("topic", "hash").distinct(), is_sent)
-    return landed.withColumn("hash", F.xxhash64("message_id")).join(ids, ["topic", "hash"], "left_semi")
+    ids = _broadcast(unwritten.select("topic", "hash"), is_sent)
+    hashed = landed.select("topic", "message_id", "landing_seq", "ingestion_ts", F.xxhash64("message_id").alias("hash"))
+    return hashed.join(ids, ["topic", "hash"], "left_semi")
 
 
-def marked_if_unwritten(read: DataFrame, unwritten: DataFrame, is_sent: bool) -> DataFrame:
+def marked_if_unwritten(landed: DataFrame, unwritten: DataFrame) -> DataFrame:
     """What has landed, with the keys of its records, and whether it stands nowhere, by its number and hash."""
     wanted = unwritten.select("topic", "landing_seq", "day", "hash", F.lit(True).alias("is_unwritten"))
-    hashed = (publish_day(), F.xxhash64("message_id").alias("hash"))
-    rows = read.select("topic", "landing_seq", *VERSION, "error_kind", RECORD_KEY, *hashed)
-    return rows.join(_broadcast(wanted, is_sent), ["topic", "landing_seq", "day", "hash"], "left")
+    return landed.transform(told_apart).join(wanted, ["topic", "landing_seq", "day", "hash"], "left")
 
 
 def with_keys_of(versions: DataFrame, unwritten: DataFrame, is_sent: bool) -> DataFrame:
     """Rows of Standardized of the same records."""
-    keys = unwritten.select("topic", F.col(RECORD_KEY).alias("idempotency_key")).distinct()
+    keys = unwritten.select("topic", F.col(RECORD_KEY).alias("idempotency_key"))
     return versions.join(_broadcast(keys, is_sent), keys.columns, "left_semi")
 
 

@@ -1,7 +1,8 @@
 """What a worker makes of the files of one topic for its ledgers: all rows, and whatever may explain those missing.
 
-It decides nothing: which rows stand nowhere, and why, is asked of Spark. It only finds the rows of the past that such a
-question can be about, so that the others need not be read. This runs inside Spark's Python workers.
+Of a small topic it decides nothing: which rows stand nowhere, and why, is asked of Spark. It only finds the rows of the
+past that such a question can be about, so that the others need not be read. Of a large topic it has a share of the
+rows, and counts those of them that add up. This runs inside Spark's Python workers.
 """
 
 from collections.abc import Iterator
@@ -12,16 +13,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from leanops.batch.blame import topic_blamed
 from leanops.batch.scan import KnownIndexes, LookUp, Task, fitted, repeated
-from leanops.ledger.planned import CAME_IN, COPIES, HELD, KEPT, MESSAGES, in_place
-from leanops.ledger.rows import LANDED, PLACED
+from leanops.ledger.planned import CAME_IN, COPIES, HELD, KEPT, MESSAGES, REFUSED, in_place
+from leanops.ledger.rows import LANDED, PLACED, PLACES, STOOD
 from leanops.names import SOURCE, Layer
 from leanops.standardized.flatten_plan import FlattenPlan
 from leanops.standardized.transform import MESSAGE, RECORD_KEY, read_messages
+from leanops.table_files import NO_DAY
 
 _ROW = ["landing_seq", "message_id", "publish_time"]
 """What a row is told apart by."""
 
-_PLACED, _MESSAGE = to_arrow_schema(PLACED), to_arrow_schema(MESSAGE)
+_PLACED, _MESSAGE, _STOOD = (to_arrow_schema(each) for each in (PLACED, MESSAGE, STOOD))
 
 
 def rows_of_ledgers(task: Task, plan: FlattenPlan, seconds: float) -> Iterator[pa.RecordBatch]:
@@ -33,6 +35,47 @@ def rows_of_ledgers(task: Task, plan: FlattenPlan, seconds: float) -> Iterator[p
     if batches and task.look_ups:
         with topic_blamed(task.topic, seconds):
             yield from _Past(task, pa.Table.from_batches(batches), plan).batches()
+
+
+def rows_of_share(task: Task, refused: pa.Table, plan: FlattenPlan, seconds: float) -> pa.Table:
+    """How many rows of a share stand where, those that do not add up one by one, and messages to be explained."""
+    batches = [*task.batches(_PLACED, None, seconds)]
+    layer = Layer(task.reads[0].role.split()[0])
+    with topic_blamed(task.topic, seconds):
+        rows = pa.concat_tables(
+            [refused.filter(pc.is_valid(refused["role"])).select(_PLACED.names).cast(_PLACED), *map(_table, batches)]
+        )
+        stand = _standing(rows, layer)
+        found = [
+            stand.append_column("topic", repeated(task.topic, stand.num_rows)).append_column(
+                "layer", repeated(layer.value, stand.num_rows)
+            )
+        ]
+        if task.look_ups:
+            is_unwritten = pc.and_(pc.equal(stand[CAME_IN], 1), pc.equal(pc.add(stand[KEPT], stand[REFUSED]), 0))
+            seqs = stand["landing_seq"].filter(is_unwritten)
+            found.append(_landed(_messages(task.look_ups[0], seqs, plan, KnownIndexes())))
+        return pa.concat_tables([fitted(each, _STOOD) for each in found])
+
+
+def _standing(rows: pa.Table, layer: Layer) -> pa.Table:
+    """How many rows of a day stand where. Those that do not add up are told apart: by number, message and day."""
+    days = pc.fill_null(pc.cast(rows["publish_time"], pa.date32()), NO_DAY)
+    places = {place: pc.cast(pc.equal(rows["role"], in_place(layer, place)), pa.int64()) for place in PLACES}
+    is_one = ["landing_seq", "message_id", "day"]
+    one = pa.table({"landing_seq": rows["landing_seq"], "message_id": rows["message_id"], "day": days, **places})
+    one = _grouped(one, is_one, [([place], "sum") for place in PLACES]).rename_columns([*is_one, *PLACES])
+    adds_up = pc.and_(pc.equal(one[CAME_IN], 1), pc.equal(pc.add(one[KEPT], one[REFUSED]), 1))
+    by_place = ["day", *PLACES]
+    counted = _grouped(one.filter(adds_up), by_place, [([], "count_all")]).rename_columns([*by_place, "rows"])
+    others = one.filter(pc.invert(adds_up))
+    others = others.append_column("rows", pa.repeat(pa.scalar(1, pa.int64()), others.num_rows))
+    return pa.concat_tables([counted, others], promote_options="default")
+
+
+def _grouped(rows: pa.Table, names: list[str], counts: list[tuple[list[str], str]]) -> pa.Table:
+    found = rows.group_by(names, use_threads=False).aggregate(counts)
+    return found.select([*names, *(name for name in found.column_names if name not in names)])
 
 
 class _Past:
@@ -62,9 +105,18 @@ class _Past:
     def _unwritten(self, messages: LookUp) -> pa.Table:
         """The messages that are not in Standardized, with the keys of their records; parse errors are among them."""
         came_in, kept = (self._of(Layer.STANDARDIZED, place).select(_ROW) for place in (CAME_IN, KEPT))
-        seqs = came_in.join(kept, _ROW, join_type="left anti", use_threads=False)["landing_seq"].drop_null()
-        found = [*messages.rows(seqs, self._known, _MESSAGE)]
-        return read_messages(pa.Table.from_batches(found, _MESSAGE), self._plan)
+        seqs = came_in.join(kept, _ROW, join_type="left anti", use_threads=False)["landing_seq"]
+        return _messages(messages, seqs, self._plan, self._known)
+
+
+def _messages(messages: LookUp, seqs: pa.ChunkedArray, plan: FlattenPlan, known: KnownIndexes) -> pa.Table:
+    """The messages of these numbers, with the keys of their records."""
+    found = [*messages.rows(seqs.drop_null(), known, _MESSAGE)]
+    return read_messages(pa.Table.from_batches(found, _MESSAGE), plan)
+
+
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
 
 
 def _landed(messages: pa.Table) -> pa.Table:

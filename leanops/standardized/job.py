@@ -52,6 +52,9 @@ from leanops.tables import foreign_rows
 _SAMPLE = 5_000
 """The first messages of a new topic: most of its fields are among theirs."""
 
+_MANY_MESSAGES = 50_000
+"""Of so many messages it takes longer to read fields that no plan knows than to look at the first ones twice."""
+
 _MANY_DAYS = 8
 """Messages of more days are sorted by day before they are written: each worker would write a file for each day."""
 
@@ -61,7 +64,7 @@ class StandardizedJob(LayerJob[PlannedStandardized, Report, StandardizedBuild]):
 
     def decide(self, spark: SparkSession, planned: Sequence[PlannedStandardized]) -> dict[str, Outcome[Report]]:
         is_large = planned[0].is_large
-        plans = {each.topic: _foreseen(spark, each) if is_large else each.plan for each in planned}
+        plans = {each.topic: _foreseen(spark, each) if _has_many(each) else each.plan for each in planned}
         rows = _with_fates(spark, planned, plans, is_large)
         if is_large and len({file_day(task.file) for task in planned[0].rows.files}) > _MANY_DAYS:
             rows = rows.repartition(F.to_date("publish_time"))
@@ -104,6 +107,10 @@ def _read(spark: SparkSession, messages: Sequence[Scan], plans: Mapping[str, Fla
 
 def _horizons(planned: Sequence[PlannedStandardized]) -> dict[str, int]:
     return horizons_of({each.topic: each.build.contract for each in planned})
+
+
+def _has_many(planned: PlannedStandardized) -> bool:
+    return planned.is_large or planned.row_count > _MANY_MESSAGES
 
 
 def _foreseen(spark: SparkSession, planned: PlannedStandardized) -> FlattenPlan:

@@ -565,8 +565,8 @@ LARGE_BYTES = {Layer.STANDARDIZED: 70_000, Layer.CURATED: 300_000}
 LARGE_LEDGER_BYTES = 1_200_000
 """The ledgers of the largest topics are drawn up alone, and those of the others together."""
 
-SHARE_BYTES = 200_000
-"""A large topic is written by several workers, or by one several times."""
+SHARE_BYTES, SHARE_ROWS = 200_000, 50
+"""A large topic is written by several workers, or by one several times; and several look at its rows."""
 
 MOST_YOUNG = 100
 """Some builds put all entries of the key index together, and others do not."""
@@ -599,6 +599,7 @@ def engine(spark: SparkSession, warm_home: Home, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Draft, "publish", publish_and_tell)
     monkeypatch.setattr("leanops.standardized.table.FlattenPlan", plan_under)
     monkeypatch.setattr("leanops.batch.write.SHARE_BYTES", SHARE_BYTES)
+    monkeypatch.setattr("leanops.ledger.shares.SHARE_ROWS", SHARE_ROWS)
     monkeypatch.setattr("leanops.key_index.file.MOST_YOUNG", MOST_YOUNG)
     return engine
 
