@@ -27,6 +27,7 @@ from benchmarks import (
     maintenance,
     one_topic,
     payloads,
+    peers,
     wide,
 )
 from benchmarks.engine_data import SHRINK
@@ -52,6 +53,7 @@ BENCHMARKS: Mapping[str, tuple[Measure, ...]] = {
     "fleet_slow": (fleet.measure_slow,),
     "one_topic": (one_topic.measure,),
     "cluster": (cluster.measure,),
+    "peers": (peers.measure,),
 }
 BUSY = 1.5
 RESULTS = Path(__file__).with_name("results.md")
