@@ -20,7 +20,9 @@ from pyspark.sql import SparkSession
 from benchmarks.calls import CallsOfTick, calls_per_topic
 from benchmarks.engine import Platform, say
 from benchmarks.engine_data import SHRINK, History, append_raw, contract_of, land_history, sized
+from benchmarks.fleet import shares_of
 from benchmarks.fleet_home import SIZES, Fleet, Ticked
+from benchmarks.footprint import Footprint
 from benchmarks.report import Section
 from leanops.batch.isolation import Jobs
 from leanops.batch.topics import TopicTables, built_or_raised
@@ -35,7 +37,7 @@ from leanops.names import ERRORS, SOURCE, Layer, spark_table, table
 from leanops.raw.table import RAW_PARTITIONS
 from leanops.snapshots import PREFIX
 from leanops.standardized.table import STANDARDIZED_PARTITIONS
-from leanops.tables import KEYED, LANDED, create_table
+from leanops.tables import create_table
 from leanops_resources.catalog import LocalCatalog
 
 TOPICS = 700 // SHRINK
@@ -56,6 +58,10 @@ class Measured:
     """A tick of all topics, and what the one after it asked for, of some small topics."""
 
     ticked: Ticked
+    shares: tuple[object, ...]
+    """What Dagster, Spark and Python took of the core-seconds, and how many there were."""
+    written: int
+    """By how much Dagster's files have grown."""
     calls: CallsOfTick
 
 
@@ -74,12 +80,17 @@ def measure(folder: Path) -> tuple[Section, Section]:
             f"{each.ticked.looked:.1f}",
             f"{each.ticked.whole:.0f}",
             f"{each.ticked.whole / of_new.ticked.whole:.2f}",
+            *each.shares,
+            f"{each.written / 2**20:,.0f}",
         )
         for name, each in fleets.items()
     ]
     ticks = Section(
         "A tick of an aged fleet",
-        ("tables hold", "the sensor's look, s", "tick, s", "ratio"),
+        (
+            *("tables hold", "the sensor's look, s", "tick, s", "ratio"),
+            *("in Dagster", "in Spark", "in Python", "core-seconds", "Dagster's files, MB more"),
+        ),
         rows,
         f"{TOPICS} topics, of every 70 of which 1 has 4,000 messages, 9 have 400 and 60 have 40: 4 % correct records "
         f"of random earlier days, and 2 % are copies of messages of random earlier days. {DAYS} days are {MESSAGES:,} "
@@ -130,13 +141,16 @@ def _measure(fleet: Fleet) -> Measured:
     """A tick of all topics, and one of some small ones."""
     _land(fleet, {size: fleet.names(size) for size in SIZES}, tick=0)
     say("the tick of all topics")
-    ticked = fleet.tick()
+    size_before = fleet.history_bytes
+    with Footprint(fleet.home.path) as footprint:
+        ticked = fleet.tick()
+    shares, written = shares_of(ticked, footprint), fleet.history_bytes - size_before
     say(f"  {ticked.whole:.0f} s")
     small = fleet.names("small")[:SMALL_TOPICS]
     _land(fleet, {"small": small}, tick=1)
     again = fleet.tick()
     _prove(fleet, [fleet.names(size)[0] for size in SIZES])
-    return Measured(ticked, CallsOfTick(len(small), Counter(), again.calls))
+    return Measured(ticked, shares, written, CallsOfTick(len(small), Counter(), again.calls))
 
 
 def _prove(fleet: Fleet, topics: Sequence[str]) -> None:
@@ -188,8 +202,7 @@ def _copy(catalog: Catalog, template: Mapping[Layer, Table], topic: str) -> None
     """Make the tables of a topic with the files of another."""
     snapshots: dict[Layer, int | None] = {}
     for layer, source in template.items():
-        properties = LANDED if layer is Layer.RAW else KEYED
-        copy = create_table(catalog, table(layer, topic), source.schema(), _PARTITIONS[layer], properties)
+        copy = create_table(catalog, table(layer, topic), source.schema(), _PARTITIONS[layer], source.properties)
         checkpoint = checkpoint_of(source)
         if layer in SOURCE:
             checkpoint[f"{SOURCE[layer]}-snapshot"] = str(snapshots[SOURCE[layer]])

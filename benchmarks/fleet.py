@@ -116,10 +116,6 @@ def _measure_nothing(fleet: Fleet) -> tuple[tuple[object, ...], float]:
 
 
 def _row(topics: int, messages: int, drained: float, ticked: Ticked, footprint: Footprint) -> tuple[object, ...]:
-    taken = footprint.seconds
-    of_dagster = 1 - ticked.in_builds / ticked.in_runs if ticked.in_runs else 0
-    in_runs = max(taken["python"] - drained, 0)
-    parts = (taken["services"] + in_runs * of_dagster, taken["spark"], taken["python"] - in_runs * of_dagster)
     return (
         topics,
         f"{messages:,}",
@@ -128,7 +124,16 @@ def _row(topics: int, messages: int, drained: float, ticked: Ticked, footprint: 
         f"{ticked.whole:.0f}" if ticked.runs else f"{ticked.whole:.2f}",
         f"{drained + ticked.whole:.0f}" if ticked.runs else "",
         ticked.runs,
-        *(f"{100 * part / sum(parts):.0f} %" if ticked.runs else "" for part in parts),
-        f"{sum(parts):.0f}" if ticked.runs else "",
+        *shares_of(ticked, footprint, drained),
         f"{footprint.peak / 2**20:,.0f}",
     )
+
+
+def shares_of(ticked: Ticked, footprint: Footprint, drained: float = 0) -> tuple[str, ...]:
+    """What Dagster, Spark and Python took of the core-seconds of a tick and the drain before it, and all of these."""
+    taken = footprint.seconds
+    of_dagster = 1 - ticked.in_builds / ticked.in_runs if ticked.in_runs else 0
+    in_runs = max(taken["python"] - drained, 0)
+    parts = (taken["services"] + in_runs * of_dagster, taken["spark"], taken["python"] - in_runs * of_dagster)
+    texts = (*(f"{100 * part / sum(parts):.0f} %" for part in parts), f"{sum(parts):.0f}")
+    return texts if ticked.runs else ("",) * len(texts)

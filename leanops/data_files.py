@@ -12,7 +12,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, OutputStream
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
@@ -63,7 +63,7 @@ class DayFiles:
         location = provider.new_data_location(f"{DAY_FIELD}={day}/{uuid4()}.parquet")
         self.begun.append(location)
         footers: list[pq.FileMetaData] = []
-        with self.io.new_output(location).create() as stream:
+        with new_file(self.io, location) as stream:
             with pq.ParquetWriter(
                 stream,
                 self.schema,
@@ -97,6 +97,11 @@ class DayFiles:
         )
 
 
+def new_file(io: FileIO, location: str) -> OutputStream:
+    """A file that nobody else can have made, for its name is new: to look whether it is there would be a call more."""
+    return io.new_output(location).create(overwrite=True)
+
+
 def write_deleted_positions(io: FileIO, metadata: TableMetadata, path: str, rows: pa.Table) -> DataFile:
     """Write down that rows of one data file are deleted, by their places in it, as Iceberg has it."""
     day = pc.cast(pc.cast(rows["publish_time"][0], pa.date32()), pa.int32()).as_py()
@@ -104,7 +109,7 @@ def write_deleted_positions(io: FileIO, metadata: TableMetadata, path: str, rows
     deletes = pa.table([pa.repeat(path, rows.num_rows), rows["position"].take(positions)], schema=_DELETES)
     provider = load_location_provider(metadata.location, metadata.properties)
     location = provider.new_data_location(f"{DAY_FIELD}={_NO_DAY + timedelta(days=day or 0)}/{uuid4()}-deletes.parquet")
-    with io.new_output(location).create() as stream:
+    with new_file(io, location) as stream:
         pq.write_table(deletes, stream, compression="zstd")
         size = stream.tell()
     # Both bounds are the one file that it is about: nobody opens it for another.

@@ -56,15 +56,25 @@ ERRORS_OF_TOPICS: Mapping[str, str] = {
 }
 """Of the tables of what did not make it into a layer, by publish day and sorted by topic."""
 
+# What a look-up reads of a large file. Builds write such row groups by themselves; a compaction has to be told.
+_SMALL_ROW_GROUPS = {"write.parquet.row-group-size-bytes": "4194304"}
+
+_WITHOUT_BOUNDS_OF_TEXTS = {
+    # Manifests are read whenever a table is planned, and statistics of texts that nobody sorts are most of them.
+    "write.metadata.metrics.default": "none",
+    **{f"write.metadata.metrics.column.{name}": "full" for name in ("publish_time", "ingestion_ts", "landing_seq")},
+}
+
 LANDED: Mapping[str, str] = {
     **PROPERTIES,
-    # What a look-up reads of a large file. Builds write such row groups by themselves; a compaction has to be told.
-    "write.parquet.row-group-size-bytes": "4194304",
+    **_WITHOUT_BOUNDS_OF_TEXTS,
+    **_SMALL_ROW_GROUPS,
 }
 """Of tables of messages as they landed."""
 
 KEYED: Mapping[str, str] = {
-    **LANDED,
+    **PROPERTIES,
+    **_SMALL_ROW_GROUPS,
     # A correction of an old day writes a small file of deleted positions instead of writing that day again.
     "write.delete.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
@@ -74,6 +84,9 @@ KEYED: Mapping[str, str] = {
     "write.spark.fanout.enabled": "true",
 }
 """Of tables with one row per key, in which later versions replace earlier ones."""
+
+KEYED_TEXTS: Mapping[str, str] = {**KEYED, **_WITHOUT_BOUNDS_OF_TEXTS}
+"""The same of tables whose columns are all texts."""
 
 
 def without_retries(table: Table) -> None:

@@ -91,7 +91,7 @@ class Scan:
     def table_files(self) -> list[TableFile]:
         """The files that may hold such rows, by their metadata."""
         if self.uncommitted is not None:
-            return [TableFile.of(FileScanTask(file), self.table.schema()) for file in self.uncommitted]
+            return TableFile.all_of(map(FileScanTask, self.uncommitted), self.table.schema())
         files = (each for each in table_files(self.table, self.snapshot_id) if self.may_hold(each))
         return [each for each in files if self.seqs is None or each.may_hold_any(self.seqs)]
 

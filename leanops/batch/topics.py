@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
+from operator import itemgetter
 from typing import Protocol, TypeAlias, TypeVar
 
 from pyiceberg.catalog import Catalog
@@ -105,11 +106,13 @@ def built_or_raised(outcome: Outcome[Result]) -> Result:
 def in_batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
     """The topics that share a job, by what it has to read; one that is large is alone."""
     batch: list[Job] = []
-    for job in sorted(jobs, key=lambda each: each.bytes):
-        if batch and (is_large(job) or sum(each.bytes for each in batch) + job.bytes > _BATCH_BYTES):
+    batch_bytes = 0
+    for size, job in sorted(((each.bytes, each) for each in jobs), key=itemgetter(0)):
+        if batch and (size > LARGE_BYTES or batch_bytes + size > _BATCH_BYTES):
             yield batch
-            batch = []
+            batch, batch_bytes = [], 0
         batch.append(job)
+        batch_bytes += size
     if batch:
         yield batch
 

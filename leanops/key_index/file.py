@@ -21,6 +21,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.puffin import MAGIC_BYTES, PuffinFile
 from pyiceberg.table.statistics import StatisticsFile
 
+from leanops.data_files import new_file
 from leanops.key_index.entries import Entries, PackedEntries
 
 PREFIX = "keys-"
@@ -129,7 +130,7 @@ class KeyIndex:
             f"{PREFIX}{uuid4()}.stats"
         )
         blobs, offset = [], len(MAGIC_BYTES)
-        with io.new_output(place).create() as stream:
+        with new_file(io, place) as stream:
             stream.write(MAGIC_BYTES)
             for kind, data in self._blobs():
                 stream.write(data)

@@ -25,7 +25,7 @@ from leanops.standardized.flatten_plan import (
     free_name,
     path_text,
 )
-from leanops.tables import KEYED, create_table, ensure_errors_of_topics
+from leanops.tables import KEYED_TEXTS, create_table, ensure_errors_of_topics
 
 STANDARDIZED_SCHEMA = Schema(
     NestedField(1, "message_id", StringType(), required=True),
@@ -65,7 +65,9 @@ def ensure_standardized_table(tables: TopicTables, contract: Contract) -> Table:
         envelope = plan_of(STANDARDIZED_SCHEMA, contract).columns
         schema = Schema(*STANDARDIZED_SCHEMA.fields, *new_fields(STANDARDIZED_SCHEMA, 0, envelope))
         identifier = table(Layer.STANDARDIZED, tables.topic)
-        made = tables.standardized = create_table(tables.catalog, identifier, schema, STANDARDIZED_PARTITIONS, KEYED)
+        made = tables.standardized = create_table(
+            tables.catalog, identifier, schema, STANDARDIZED_PARTITIONS, KEYED_TEXTS
+        )
     _add_system_columns(made)
     return add_columns(made, plan_of(made.schema(), contract).columns)
 

@@ -17,6 +17,10 @@ from pyspark.sql import SparkSession
 
 from leanops import maintenance
 from leanops.home import Home
+from leanops.key_index.entries import hashes_of
+from leanops.key_index.file import KeyIndex, KeyIndexUnreadable, Kind
+from leanops.key_index.table import index_of
+from leanops.key_index.upkeep import maintain_index
 from leanops.maintenance import LOST, maintain_nightly, maintain_weekly, read_by_next
 from leanops.names import SOURCE, Layer, table
 from leanops.pending import pending
@@ -170,6 +174,70 @@ def test_files_that_nothing_refers_to_go_when_nobody_can_be_at_work_on_them(topi
     assert done == {"lost_files_removed": 1}
     assert set(files(records, Layer.CURATED)) == before - {old}
     assert closes(records)
+
+
+def test_the_key_index_outlives_compaction_expiry_and_the_removal_of_lost_files(
+    topic: Callable[[str], Records], at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leanops.key_index.file.MOST_YOUNG", 3)
+    records = topic("indexed")
+    for messages in (FIRST, SECOND, THIRD):
+        records.land(messages)
+        records.build()
+        let_files_grow_old(records)
+        done = maintain(records, weekly=True)
+    assert done.keys() >= {"files_compacted", "snapshots_expired"}
+    assert indexed_ids(records) == indexed_keys(records) == landed(records)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:-20])])
+def test_a_key_index_that_is_missing_or_damaged_is_made_anew_from_the_tables(
+    topic: Callable[[str], Records], damage: Callable[[Path], object]
+) -> None:
+    records = topic(f"index_{'missing' if damage is Path.unlink else 'damaged'}")
+    records.land(FIRST)
+    records.build()
+    before = indexed_ids(records)
+    damage(Path(index_file(records).removeprefix("file://")))
+    with pytest.raises(KeyIndexUnreadable):
+        indexed_ids(records)
+
+    def is_made() -> bool:
+        raw = records.catalog.load_table(table(Layer.RAW, records.name))
+        return maintain_index(lambda: records.spark, records.name, raw, standardized(records))
+
+    assert is_made()
+    assert indexed_ids(records) == before == landed(records)
+    assert not is_made()
+
+
+def index_file(records: Records) -> str:
+    found = index_of(standardized(records))
+    assert found
+    return found.statistics_path
+
+
+def indexed_ids(records: Records) -> set[int]:
+    """The numbers of the messages whose ids are found in the topic's key index."""
+    return found_in_index(records, Kind.ID, Layer.RAW)
+
+
+def indexed_keys(records: Records) -> set[int]:
+    """Those of the rows whose keys are found in it; and of all messages that have no row."""
+    held = records.catalog.load_table(table(Layer.STANDARDIZED, records.name)).scan().to_arrow()
+    without_row = landed(records) - {*held["landing_seq"].to_pylist()}
+    return found_in_index(records, Kind.KEY, Layer.STANDARDIZED) | without_row
+
+
+def found_in_index(records: Records, kind: Kind, layer: Layer) -> set[int]:
+    io = standardized(records).io
+    index = KeyIndex.read(io, index_file(records)).whole(io)
+    values = records.catalog.load_table(table(layer, records.name)).scan().to_arrow()[kind]
+    return {*index.having(kind, hashes_of(values)).seqs.tolist()}
+
+
+def landed(records: Records) -> set[int]:
+    return {*records.catalog.load_table(table(Layer.RAW, records.name)).scan().to_arrow()["landing_seq"].to_pylist()}
 
 
 def test_rows_that_are_added_to_a_shared_table_during_a_compaction_are_neither_lost_nor_doubled(
