@@ -5,7 +5,7 @@ past that such a question can be about, so that the others need not be read. Of 
 rows, and counts those of them that add up. This runs inside Spark's Python workers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,23 +39,26 @@ def rows_of_ledgers(task: Task, plan: FlattenPlan, seconds: float) -> Iterator[p
 
 def rows_of_share(task: Task, refused: pa.Table, plan: FlattenPlan, seconds: float) -> pa.Table:
     """How many rows of a share stand where, those that do not add up one by one, and messages to be explained."""
-    batches = [*task.batches(_PLACED, None, seconds)]
+    read = pa.Table.from_batches(task.batches(_PLACED, None, seconds), _PLACED)
     layer = Layer(task.reads[0].role.split()[0])
     with topic_blamed(task.topic, seconds):
-        rows = pa.concat_tables(
-            [refused.filter(pc.is_valid(refused["role"])).select(_PLACED.names).cast(_PLACED), *map(_table, batches)]
-        )
-        stand = _standing(rows, layer)
-        found = [
-            stand.append_column("topic", repeated(task.topic, stand.num_rows)).append_column(
-                "layer", repeated(layer.value, stand.num_rows)
-            )
-        ]
-        if task.look_ups:
+        refused = refused.filter(pc.is_valid(refused["role"])).select(_PLACED.names).cast(_PLACED)
+        stand = _standing(pa.concat_tables([read, refused]), layer)
+        found = [stand]
+        for messages in task.look_ups:
             is_unwritten = pc.and_(pc.equal(stand[CAME_IN], 1), pc.equal(pc.add(stand[KEPT], stand[REFUSED]), 0))
-            seqs = stand["landing_seq"].filter(is_unwritten)
-            found.append(_landed(_messages(task.look_ups[0], seqs, plan, KnownIndexes())))
-        return pa.concat_tables([fitted(each, _STOOD) for each in found])
+            unwritten = stand.filter(is_unwritten)
+            named = _messages(messages, unwritten["landing_seq"], plan, KnownIndexes())
+            found.append(_landed(named.filter(pc.is_in(named["message_id"], unwritten["message_id"]))))
+        told = {"topic": task.topic, "layer": layer.value}
+        return pa.concat_tables([fitted(_with_texts(each, told), _STOOD) for each in found])
+
+
+def _with_texts(rows: pa.Table, texts: Mapping[str, str]) -> pa.Table:
+    for name, text in texts.items():
+        if name not in rows.column_names:
+            rows = rows.append_column(name, repeated(text, rows.num_rows))
+    return rows
 
 
 def _standing(rows: pa.Table, layer: Layer) -> pa.Table:
@@ -113,10 +116,6 @@ def _messages(messages: LookUp, seqs: pa.ChunkedArray, plan: FlattenPlan, known:
     """The messages of these numbers, with the keys of their records."""
     found = [*messages.rows(seqs.drop_null(), known, _MESSAGE)]
     return read_messages(pa.Table.from_batches(found, _MESSAGE), plan)
-
-
-def _table(batch: pa.RecordBatch) -> pa.Table:
-    return pa.Table.from_batches([batch])
 
 
 def _landed(messages: pa.Table) -> pa.Table:
