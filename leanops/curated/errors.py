@@ -36,7 +36,7 @@ def error_changes(spark: SparkSession, planned: Sequence[PlannedCurated], rows: 
 
     A row that breaks its contract now has an open error, since it was first seen. An open one is closed when its row
     was replaced, or validated again and found good; also what an unfinished build has left for messages of its part.
-    A message has one error: where somebody has doubled one of rows that are made anew, the oldest is left.
+    A row has one error: where somebody has doubled one of rows that are made anew, the oldest is left.
     """
     invalid = rows.where("is_invalid").select(
         *KEY_COLUMNS,
