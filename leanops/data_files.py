@@ -6,7 +6,7 @@ each with the bounds of its numbers, are what a look-up reads of a large file.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import timedelta
 from uuid import uuid4
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from leanops.names import DAY_FIELD
+from leanops.table_files import NO_DAY
 
 _ROWS_PER_GROUP = 20_000
 
@@ -37,7 +38,6 @@ _DELETES = pa.schema(
         pa.field("pos", pa.int64(), False, {"PARQUET:field_id": str(_DELETED_POSITION)}),
     ]
 )
-_NO_DAY = date(1970, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def write_deleted_positions(io: FileIO, metadata: TableMetadata, path: str, rows
     positions = pc.sort_indices(rows["position"])
     deletes = pa.table([pa.repeat(path, rows.num_rows), rows["position"].take(positions)], schema=_DELETES)
     provider = load_location_provider(metadata.location, metadata.properties)
-    location = provider.new_data_location(f"{DAY_FIELD}={_NO_DAY + timedelta(days=day or 0)}/{uuid4()}-deletes.parquet")
+    location = provider.new_data_location(f"{DAY_FIELD}={NO_DAY + timedelta(days=day or 0)}/{uuid4()}-deletes.parquet")
     with new_file(io, location) as stream:
         pq.write_table(deletes, stream, compression="zstd")
         size = stream.tell()

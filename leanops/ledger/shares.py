@@ -31,6 +31,7 @@ SHARE_ROWS = 200_000
 """So many rows of the layer before are in a share, or thereabouts."""
 
 _ENDS = -(2**61), 2**61
+"""Whatever numbers rows claim to have lie between: a range has no room for more."""
 
 
 @dataclass(frozen=True)

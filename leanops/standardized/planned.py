@@ -79,14 +79,16 @@ class PlannedStandardized(Planned):
     def _may_have_copies(self, file: TableFile) -> bool:
         """Whether copies of the messages may be in a file; none that count are in one that is too old."""
         horizon, landed = self.build.contract.horizon, self._landed
-        is_too_old = horizon and landed and file.last_landed is not None and file.last_landed < landed - horizon
-        return self.part.may_be_beside(file) and not is_too_old
+        if horizon is None or landed is None or file.last_landed is None:
+            return self.part.may_be_beside(file)
+        return self.part.may_be_beside(file) and file.last_landed >= landed - horizon
 
     @cached_property
     def _landed(self) -> int | None:
         """When the first of the messages landed, if all files say it."""
-        moments = [each.landed for each in self.rows.table_files]
-        return None if None in moments else min(filter(None, moments), default=None)
+        files = self.rows.table_files
+        moments = [each.landed for each in files if each.landed is not None]
+        return min(moments) if moments and len(moments) == len(files) else None
 
     @cached_property
     def index(self) -> StatisticsFile | None:

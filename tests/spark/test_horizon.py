@@ -103,6 +103,20 @@ def test_files_whose_rows_have_all_landed_before_the_horizon_are_not_looked_into
     assert [files_of_copies(each) for each in plans[3]] == [0, 1, 0, 1]
 
 
+def test_a_copy_is_found_by_its_own_moment_and_not_by_that_of_others_that_land_with_it(
+    topic: Callable[[str], Records],
+) -> None:
+    records, contract = topic("orders"), within(3)
+    copy, other = {**message("m", 1, key="k", amount=1), "ingestion_ts": 0}, message("n", 2, key="n", amount=2)
+    for messages in ([copy], [copy, {**other, "ingestion_ts": 100 * DAY}]):
+        records.land(messages)
+        builds = [TopicBuild(TopicTables(records.catalog, records.name), contract)]
+        build_topics(records.spark, records.catalog, builds)
+    accounts = all_accounts_of(records.spark, records.catalog, records.name, contract)
+    assert all(each.is_clean for each in accounts)
+    assert sum(each.fates["duplicates"] for each in accounts if each.layer is Layer.STANDARDIZED) == 1
+
+
 def test_a_contract_that_changes_the_horizon_has_the_topic_read_again(topic: Callable[[str], Records]) -> None:
     records = topic("orders")
     landed_in_turn(records, within(None))
